@@ -1,0 +1,176 @@
+"""Configuration: a frozen base, loading with overrides, and fingerprints.
+
+A configuration is read once, checked before anything else happens, and never changed. Each component owns its own class
+beside its code; a job composes them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fairwitness.errors import ConfigError
+
+
+class Config(BaseModel):
+    """Base of every configuration: immutable, unknown keys refused, no silent conversion of text to numbers."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which `2e-5` is a number, as in JSON, and a key given twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            if key_node.value in seen:
+                line = key_node.start_mark.line + 1
+                raise ConfigError(f"key {key_node.value!r} is given twice (line {line}); keep one of them")
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
+
+
+def _make_exponents_floats() -> None:
+    import re
+
+    pattern = re.compile(r"^[-+]?(\d[\d_]*)?(\.\d*)?([eE][-+]?\d+)$")
+    _Loader.add_implicit_resolver("tag:yaml.org,2002:float", pattern, list("-+0123456789."))
+
+
+_make_exponents_floats()
+
+
+def parse_yaml(text: str) -> Any:
+    """Parses YAML with `1e-5` as a float and repeated keys refused.
+
+    Raises:
+        ConfigError: The text is not YAML, or a key is given twice.
+    """
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not valid YAML: {' '.join(str(error).split())}") from error
+
+
+def load_config(cls: type[ConfigT], path: Path | None, overrides: Sequence[str] = ()) -> ConfigT:
+    """Reads a YAML file, applies `key=value` overrides and checks the result.
+
+    Args:
+        cls: The configuration class.
+        path: YAML file, or None to start from the defaults.
+        overrides: Each `dotted.key=value`; the value is read as YAML. A list item is named by its number.
+
+    Raises:
+        ConfigError: The file or an override cannot be read, or a value is refused. The message names the key and,
+            for an unknown one, the nearest known key.
+    """
+    source = str(path) if path else "defaults"
+    data: Any = {}
+    if path is not None:
+        try:
+            data = parse_yaml(Path(path).read_text(encoding="utf-8")) or {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot be read ({error}); give --config the path of a YAML file") from error
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{source}: must hold `key: value` lines, not a {type(data).__name__}")
+    for override in overrides:
+        _apply_override(data, override)
+    return validate(cls, data, source)
+
+
+def validate(cls: type[ConfigT], data: Mapping[str, Any], source: str) -> ConfigT:
+    """Checks plain data against a configuration class.
+
+    Raises:
+        ConfigError: Every refused value on its own line, with source, key and what to do.
+    """
+    try:
+        return cls.model_validate(data)
+    except ValidationError as error:
+        lines = [_explain(cls, item) for item in error.errors()]
+        raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from error
+
+
+def fingerprint(value: Any) -> str:
+    """Hash of a JSON-like value or configuration, the same in every process (32 hexadecimal digits)."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json")
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def to_yaml(config: Config) -> str:
+    """The resolved configuration as YAML that `load_config` reads back to an equal one."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _apply_override(data: dict[str, Any], override: str) -> None:
+    key, sign, text = override.partition("=")
+    if not sign or not key.strip():
+        raise ConfigError(f"--set {override}: write it as key=value, for example --set seed=1")
+    *parents, last = key.strip().split(".")
+    target: Any = data
+    for name in parents:
+        target = _descend(target, name, override)
+    value = parse_yaml(text)
+    if isinstance(target, list):
+        target[_list_index(target, last, override)] = value
+    else:
+        target[last] = value
+
+
+def _descend(target: Any, name: str, override: str) -> Any:
+    if isinstance(target, list):
+        return target[_list_index(target, name, override)]
+    child = target.get(name)
+    if child is None:
+        child = target[name] = {}
+    if not isinstance(child, dict | list):
+        raise ConfigError(f"--set {override}: {name!r} is a single value, it has no keys below it")
+    return child
+
+
+def _list_index(target: list[Any], name: str, override: str) -> int:
+    if not name.isdigit() or int(name) >= len(target):
+        raise ConfigError(f"--set {override}: {name!r} must be a number from 0 to {len(target) - 1}")
+    return int(name)
+
+
+def _explain(cls: type[BaseModel], item: Any) -> str:
+    location = [part for part in item["loc"] if not str(part).startswith(("function-", "tagged-union"))]
+    key = ".".join(str(part) for part in location)
+    if item["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(location[-1]), list(_known_keys(cls)), n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return f"unknown key {key!r}{hint}"
+    if item["type"] == "missing":
+        return f"{key}: is missing; add it"
+    return f"{key or 'config'}: {item['msg']} (given: {item['input']!r})"
+
+
+def _known_keys(cls: type[BaseModel]) -> Iterator[str]:
+    for name, info in cls.model_fields.items():
+        yield name
+        yield from _keys_of(info.annotation)
+
+
+def _keys_of(annotation: Any) -> Iterator[str]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield from _known_keys(annotation)
+    for inner in getattr(annotation, "__args__", ()):
+        yield from _keys_of(inner)
