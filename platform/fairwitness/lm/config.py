@@ -1,0 +1,54 @@
+"""Which language model, in which numeric type, on which device."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from fairwitness.config import Config
+from fairwitness.text.prompts import PromptStyle
+
+DType = Literal["float32", "bfloat16"]
+Device = Literal["cpu", "cuda"]
+Attention = Literal["sdpa", "eager"]
+
+
+class ModelConfig(Config):
+    """One model of a run."""
+
+    model: str = Field(min_length=1)
+    """Folder with safetensors weights, GGUF file, hub id, or the alias `smollm2` (extra `fairwitness[smollm]`)."""
+
+    name: str | None = None
+    """Name shown in tables and the report; by default the last part of `model`."""
+
+    revision: str | None = None
+    """Branch, tag or commit of a hub model; meaningless for a path."""
+
+    gguf_file: str | None = None
+    """Name of the GGUF file inside the folder or hub repository that `model` names."""
+
+    dtype: DType = "float32"
+    """Numeric type of the model's computation; the FF2 master copy and optimiser state are float32 either way."""
+
+    device: Device = "cpu"
+    """Device of the model. In an actor it is the one that Ray assigned."""
+
+    ff2_module: str | None = None
+    """Dotted name of the FF2 (down-projection) module within a decoder layer, for an architecture that is not in the
+    table of `fairwitness.lm.architectures`."""
+
+    prompt_style: PromptStyle = "plain"
+    """`plain` (Human:/Assistant:) or `chat` (the tokenizer's chat template)."""
+
+    trust_remote_code: bool = False
+    """Runs Python code that the model's repository brings along. Leave off unless you have read it."""
+
+    attention: Attention = "sdpa"
+    """Attention implementation; `eager` for an architecture without `sdpa`."""
+
+    @property
+    def shown_name(self) -> str:
+        """`name`, or the last part of `model`."""
+        return self.name or self.model.rstrip("/").rsplit("/", 1)[-1]

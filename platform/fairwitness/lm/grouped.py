@@ -1,0 +1,140 @@
+"""K variants of one model that differ in their FF2 weights only, run as one batch.
+
+While a `GroupedFF2` is entered, every down-projection of the model is replaced by one that sends the k-th block of rows of
+the batch through the k-th variant's weights. All else is shared. The original modules are put back untouched.
+
+Shape legend: K variants, B rows (a multiple of K, all rows of variant 0 first), T tokens, I inner width, D hidden,
+R adapter rank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class GroupedLinear(nn.Module):
+    """K trainable float32 copies of a linear map, each for its block of rows."""
+
+    def __init__(self, base: nn.Module, num_variants: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        weight: Any = base.weight
+        self.transposed = isinstance(base, nn.Linear)
+        copies_K = weight.detach().to(dtype).expand(num_variants, *weight.shape)
+        self.weight_K = nn.Parameter(copies_K.clone(memory_format=torch.contiguous_format))
+        self.bias: Tensor | None = getattr(base, "bias", None)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Maps (B, T, I) or (B·T, I) to the same shape with D in the last place."""
+        weight_KID = self.weight_K.to(hidden.dtype)
+        weight_KID = weight_KID.transpose(1, 2) if self.transposed else weight_KID
+        out = _by_variant(hidden, weight_KID)
+        return out if self.bias is None else out + self.bias
+
+
+class GroupedLora(nn.Module):
+    """A frozen linear map with K low-rank adapters, `W x + (α/r)·B A dropout(x)`, each for its block of rows.
+
+    Args:
+        base: The frozen map.
+        rank: Rank of the adapters.
+        alpha: Scale α; the adapter's output is multiplied by α/rank.
+        dropout: Share of the adapter's inputs that is zeroed while training.
+        seeds_K: One seed per variant, for A's initial values; B starts at zero, so that the first output is the base's.
+        layer: Number of the layer, mixed into every seed.
+    """
+
+    def __init__(
+        self, base: nn.Module, *, rank: int, alpha: float, dropout: float, seeds_K: Sequence[int], layer: int
+    ) -> None:
+        super().__init__()
+        self.base, self.dropout, self.layer = base, dropout, layer
+        self.scale = alpha / rank
+        weight: Any = base.weight
+        outer, inner = weight.shape if isinstance(base, nn.Linear) else reversed(weight.shape)
+        self.rows_seeds: Sequence[int] | None = None
+        bound = 1.0 / math.sqrt(inner)
+        starts = [(2.0 * _uniform((inner, rank), seed, layer) - 1.0) * bound for seed in seeds_K]
+        self.a_KIR = nn.Parameter(torch.stack(starts).to(weight.device))
+        self.b_KRD = nn.Parameter(torch.zeros(len(starts), rank, outer, device=weight.device))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Maps (B, T, I) to (B, T, D)."""
+        dropped = self._drop(hidden)
+        adapter = _by_variant(_by_variant(dropped, self.a_KIR.to(hidden.dtype)), self.b_KRD.to(hidden.dtype))
+        out: Tensor = self.base(hidden)
+        return out + self.scale * adapter
+
+    def _drop(self, hidden: Tensor) -> Tensor:
+        if self.rows_seeds is None or self.dropout == 0.0:
+            return hidden
+        per_row = hidden.view(len(self.rows_seeds), -1, hidden.shape[-1])
+        keep = torch.stack([_uniform(per_row.shape[1:], seed, self.layer) >= self.dropout for seed in self.rows_seeds])
+        kept = per_row * keep.to(hidden.device) / (1.0 - self.dropout)
+        return kept.view_as(hidden)
+
+
+class GroupedFF2:
+    """Owns the K variants' weights; a context manager that puts them into the model and takes them out again."""
+
+    def __init__(self, model: nn.Module, modules: dict[str, nn.Module]) -> None:
+        self._model, self._modules = model, modules
+        self._originals = {name: model.get_submodule(name) for name in modules}
+
+    @classmethod
+    def full(
+        cls, model: nn.Module, names: Sequence[str], num_variants: int, dtype: torch.dtype = torch.float32
+    ) -> GroupedFF2:
+        """Full FF2 matrices, trainable, in `dtype` whatever the model computes in."""
+        return cls(model, {name: GroupedLinear(model.get_submodule(name), num_variants, dtype) for name in names})
+
+    @classmethod
+    def lora(
+        cls, model: nn.Module, names: Sequence[str], seeds_K: Sequence[int], *, rank: int, alpha: float, dropout: float
+    ) -> GroupedFF2:
+        """Low-rank adapters on FF2, one per seed."""
+        modules: dict[str, nn.Module] = {
+            name: GroupedLora(
+                model.get_submodule(name), rank=rank, alpha=alpha, dropout=dropout, seeds_K=seeds_K, layer=layer
+            )
+            for layer, name in enumerate(names)
+        }
+        return cls(model, modules)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The trainable tensors, each with a leading K axis."""
+        return [p for module in self._modules.values() for p in module.parameters() if p.requires_grad]
+
+    def set_dropout(self, rows_seeds: Sequence[int] | None) -> None:
+        """Seeds of the adapters' dropout, one per row of the coming batch; None turns it off."""
+        for module in self._modules.values():
+            if isinstance(module, GroupedLora):
+                module.rows_seeds = rows_seeds
+
+    def __enter__(self) -> GroupedFF2:
+        for name, module in self._modules.items():
+            self._model.set_submodule(name, module)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name, module in self._originals.items():
+            self._model.set_submodule(name, module)
+
+
+def _by_variant(rows: Tensor, weights_K: Tensor) -> Tensor:
+    num_variants, inner, outer = weights_K.shape
+    out = torch.bmm(rows.reshape(num_variants, -1, inner), weights_K)
+    return out.view(*rows.shape[:-1], outer)
+
+
+def _uniform(shape: Sequence[int], seed: int, layer: int) -> Tensor:
+    # Drawn on the CPU in row-major order, so that a longer (padded) row starts with the same numbers.
+    generator = torch.Generator().manual_seed((seed * 1_000_003 + layer) % 2**63)
+    return torch.rand(*shape, generator=generator)

@@ -1,0 +1,166 @@
+"""What can be known, and refused, of a model before its weights are loaded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from fairwitness.errors import ModelError
+from fairwitness.lm.architectures import find_ff2, num_decoder_layers
+from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.facts import ModelFacts
+from fairwitness.lm.source import resolve_source
+
+UNLIMITED_CONTEXT = 2048
+"""Context length taken for a model that states none (ALiBi positions have no limit of their own)."""
+
+_CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+_ITEM_BYTES = {"float32": 4, "bfloat16": 2}
+_SANE_LENGTH = 10_000_000
+
+
+def inspect_model(config: ModelConfig) -> ModelFacts:
+    """Checks a model's files and tokenizer and says what it is; reads no weights.
+
+    The architecture is built on the meta device, which costs no memory. A GGUF file is converted first, once (20 s
+    for 135M parameters). A hub model's configuration and tokenizer are fetched, its weights are not.
+
+    Raises:
+        ModelError: One message, for the first of: missing path, hub out of reach, pickled weights, unknown
+            architecture, FF2 module not found, no tokenizer, more tokens than the model has rows, no chat template
+            for style `chat`, "(" merged with a letter, a letter of several tokens.
+    """
+    source = resolve_source(config, weights=False)
+    hf_config = _load_hf_config(source.folder, config)
+    skeleton = build_skeleton(hf_config, config)
+    ff2_names = find_ff2(skeleton, hf_config.model_type, config.ff2_module)
+    tokenizer = load_tokenizer(source.folder, config)
+    decoder_config = hf_config.get_text_config(decoder=True)
+    _check_vocabulary(tokenizer, int(decoder_config.vocab_size), config)
+    notes: list[str] = []
+    pad_id = _pad_id(tokenizer, notes)
+    num_params = sum(parameter.numel() for parameter in skeleton.parameters())
+    return ModelFacts(
+        name=config.shown_name,
+        folder=source.folder,
+        revision=source.revision,
+        model_type=hf_config.model_type,
+        context_length=_context_length(decoder_config, tokenizer, notes),
+        num_layers=num_decoder_layers(skeleton),
+        vocab_size=int(decoder_config.vocab_size),
+        num_params=num_params,
+        num_ff2_params=sum(skeleton.get_parameter(f"{name}.weight").numel() for name in ff2_names),
+        weight_bytes=num_params * _ITEM_BYTES[config.dtype],
+        ff2_names=ff2_names,
+        eos_ids=_eos_ids(source.folder, decoder_config, tokenizer, notes),
+        pad_id=pad_id,
+        notes=tuple(notes),
+    )
+
+
+def load_tokenizer(folder: Path, config: ModelConfig) -> PreTrainedTokenizerBase:
+    """The tokenizer in a model's folder.
+
+    Raises:
+        ModelError: There is none, or it cannot be read.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=config.trust_remote_code, local_files_only=True
+        )
+    except (OSError, ValueError, ImportError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(
+            f"{config.model}: its tokenizer cannot be loaded ({_first_line(error)}); "
+            "save the tokenizer into the model's folder with save_pretrained"
+        ) from error
+    if not isinstance(tokenizer, PreTrainedTokenizerBase) or len(tokenizer) == 0:
+        raise ModelError(f"{config.model}: has no tokenizer; save one into the model's folder with save_pretrained")
+    return tokenizer
+
+
+def build_skeleton(hf_config: PretrainedConfig, config: ModelConfig) -> PreTrainedModel:
+    """The architecture on the meta device: names and shapes, no memory.
+
+    Raises:
+        ModelError: transformers has no causal language model of this type.
+    """
+    try:
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(hf_config, trust_remote_code=config.trust_remote_code)
+    except (ValueError, ImportError) as error:
+        raise ModelError(
+            f"{config.model}: architecture {hf_config.model_type!r} is no causal language model that transformers "
+            f"knows ({_first_line(error)})"
+        ) from error
+
+
+def _load_hf_config(folder: Path, config: ModelConfig) -> PretrainedConfig:
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=config.trust_remote_code, local_files_only=True)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise ModelError(
+            f"{config.model}: its config.json cannot be used ({_first_line(error)}); "
+            "a model with code of its own needs trust_remote_code: true"
+        ) from error
+
+
+def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, vocab_size: int, config: ModelConfig) -> None:
+    largest = max(tokenizer.get_vocab().values())
+    if largest >= vocab_size:
+        raise ModelError(
+            f"{config.model}: the tokenizer's largest id is {largest}, but the model has {vocab_size} rows; "
+            "tokenizer and model do not belong together"
+        )
+
+
+def _pad_id(tokenizer: PreTrainedTokenizerBase, notes: list[str]) -> int:
+    """The pad id, or a stand-in: padding is masked and never attended to, so any id serves."""
+    if tokenizer.pad_token_id is not None:
+        return int(tokenizer.pad_token_id)
+    for role in ("eos", "unk", "bos"):
+        stand_in = getattr(tokenizer, f"{role}_token_id")
+        if stand_in is not None:
+            notes.append(f"tokenizer without pad token: {role} stands in; padding is never attended to")
+            return int(stand_in)
+    notes.append("tokenizer without pad token: id 0 stands in; padding is never attended to")
+    return 0
+
+
+def _context_length(decoder_config: Any, tokenizer: PreTrainedTokenizerBase, notes: list[str]) -> int:
+    for key in _CONTEXT_KEYS:
+        value = getattr(decoder_config, key, None)
+        if isinstance(value, int) and value > 0:
+            return value
+    if 0 < tokenizer.model_max_length < _SANE_LENGTH:
+        return int(tokenizer.model_max_length)
+    notes.append(f"model states no context length: {UNLIMITED_CONTEXT} tokens are taken")
+    return UNLIMITED_CONTEXT
+
+
+def _eos_ids(
+    folder: Path, decoder_config: Any, tokenizer: PreTrainedTokenizerBase, notes: list[str]
+) -> tuple[int, ...]:
+    """Every id that the generation config, the model's config or the tokenizer calls an end."""
+    file = folder / "generation_config.json"
+    stated = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    found: set[int] = set()
+    for value in (stated.get("eos_token_id"), getattr(decoder_config, "eos_token_id", None), tokenizer.eos_token_id):
+        found.update(value if isinstance(value, list) else [value] if value is not None else [])
+    if not found:
+        notes.append("model without end-of-text token: generation stops at a blank line or the length limit")
+    return tuple(sorted(found))
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:300]
