@@ -59,7 +59,7 @@ FF2_MODULES: Mapping[str, str] = MappingProxyType(
     }
 )
 """`model_type` of a Hugging Face config → name of the FF2 module within a decoder layer. GPT-2 keeps it as a `Conv1D`
-(weight of shape inputs × outputs), every other one as a `Linear` (outputs × inputs)."""
+(weight: inputs by outputs), every other one as a `Linear` (outputs by inputs)."""
 
 
 def find_ff2(model: PreTrainedModel, model_type: str, override: str | None) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ def num_decoder_layers(model: PreTrainedModel) -> int:
 
 
 def _layers_with(model: nn.Module, suffix: str, num_layers: int) -> tuple[str, ...]:
-    """Modules `<stack>.<number>.<suffix>` of the stack that has most of them; a vision or audio tower is passed over."""
+    """Modules `<stack>.<number>.<suffix>` of the stack with most of them, vision and audio towers aside."""
     pattern = re.compile(rf"(.+)\.(\d+)\.{re.escape(suffix)}")
     stacks: dict[str, dict[int, str]] = defaultdict(dict)
     for name, _ in model.named_modules():

@@ -21,6 +21,7 @@ from fairwitness.lm.architectures import find_ff2, num_decoder_layers
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.source import resolve_source
+from fairwitness.lm.tokens import MAX_LETTERS, PromptEncoder
 
 UNLIMITED_CONTEXT = 2048
 """Context length taken for a model that states none (ALiBi positions have no limit of their own)."""
@@ -48,6 +49,7 @@ def inspect_model(config: ModelConfig) -> ModelFacts:
     tokenizer = load_tokenizer(source.folder, config)
     decoder_config = hf_config.get_text_config(decoder=True)
     _check_vocabulary(tokenizer, int(decoder_config.vocab_size), config)
+    _check_letters(tokenizer, config)
     notes: list[str] = []
     pad_id = _pad_id(tokenizer, notes)
     num_params = sum(parameter.numel() for parameter in skeleton.parameters())
@@ -122,6 +124,15 @@ def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, vocab_size: int, confi
             f"{config.model}: the tokenizer's largest id is {largest}, but the model has {vocab_size} rows; "
             "tokenizer and model do not belong together"
         )
+
+
+def _check_letters(tokenizer: PreTrainedTokenizerBase, config: ModelConfig) -> None:
+    try:
+        encoder = PromptEncoder(tokenizer, config.prompt_style)
+        encoder.letter_ids(MAX_LETTERS, "direct")
+        encoder.letter_ids(MAX_LETTERS, "cot_answer")
+    except ModelError as error:
+        raise ModelError(f"{config.model}: {error}") from error
 
 
 def _pad_id(tokenizer: PreTrainedTokenizerBase, notes: list[str]) -> int:

@@ -1,0 +1,193 @@
+"""Greedy generation in left-padded batches, each row cut where its chain of thought ends.
+
+The decoding loop is our own: transformers' `generate` reads sampling settings and penalties from the model's files,
+lets the positions of a finished row run on beyond the context, and has no stop per row at a blank line.
+
+Shapes: B rows, T tokens so far (padding included).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from fairwitness.lm.model import LanguageModel
+from fairwitness.lm.tokens import decode
+
+Finish = Literal["blank_line", "eos", "length"]
+
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What one prompt led to.
+
+    Attributes:
+        ids: The completion: a prefix of the generated ids, without EOS, blank line or white-space tokens at its end.
+            May be empty.
+        finish: Why generation ended: a blank line, EOS, or the limit (of `max_new_tokens` or of the context).
+            None when nothing could be generated.
+        error: Why nothing could be generated, or None.
+    """
+
+    ids: tuple[int, ...]
+    finish: Finish | None
+    error: str | None = None
+
+
+@dataclass
+class _Row:
+    """State of one row: where it stands in the caller's list, what it may still generate, what it has generated."""
+
+    index: int
+    prompt: Sequence[int]
+    limit: int
+    ids: list[int] = field(default_factory=list)
+    finish: Finish | None = None
+
+    @property
+    def going(self) -> bool:
+        return self.limit > 0 and self.finish is None
+
+
+def generate_greedy(
+    lm: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    *,
+    batch_size: int,
+    preserve_order: bool = False,
+    stop_at_blank_line: bool = True,
+) -> list[Generation]:
+    """Continues every prompt greedily until EOS, a blank line, `max_new_tokens` or the end of the context.
+
+    White space at the start of a completion does not count as a blank line: a prompt that ends with a colon is often
+    followed by one. A token that holds the end of the text and the blank line (".\\n\\n") stays; tokens of white
+    space only at the end go. In float32 the result of a row does not depend on the rows beside it.
+
+    Args:
+        lm: The model.
+        prompts: Token ids per prompt, BOS included.
+        max_new_tokens: Most tokens to generate per prompt, at least 1.
+        batch_size: Rows per batch.
+        preserve_order: One batch of all rows in the order given, whatever `batch_size`: for a model whose FF2 modules
+            send the k-th block of rows through the k-th variant's weights. Rows that cannot be continued keep their
+            place. Else rows are batched by length.
+        stop_at_blank_line: Off to let a completion go on over blank lines.
+
+    Returns:
+        One result per prompt, in the order given. An empty prompt, or one that leaves no room in the context, gives
+        a result with an error; the other rows go on.
+
+    Raises:
+        ValueError: `max_new_tokens` or `batch_size` below 1.
+    """
+    if max_new_tokens < 1 or batch_size < 1:
+        raise ValueError(f"max_new_tokens={max_new_tokens}, batch_size={batch_size}: both must be at least 1")
+    context = lm.facts.context_length
+    rows = [
+        _Row(index, prompt, min(max_new_tokens, context - len(prompt)) if prompt else 0)
+        for index, prompt in enumerate(prompts)
+    ]
+    for batch in _batches(rows, batch_size, preserve_order=preserve_order):
+        _generate_batch(lm, batch, stop_at_blank_line=stop_at_blank_line)
+    return [_result(lm, row, stop_at_blank_line=stop_at_blank_line) for row in rows]
+
+
+def completion_end(text: str) -> int | None:
+    """Offset of the first blank line after the first character that is not white space, or None if there is none."""
+    start = len(text) - len(text.lstrip())
+    match = _BLANK_LINE.search(text, start)
+    return match.start() if match else None
+
+
+def _batches(rows: list[_Row], batch_size: int, *, preserve_order: bool) -> Iterator[list[_Row]]:
+    possible = [row for row in rows if row.limit > 0]
+    if preserve_order:
+        if possible:
+            yield rows
+        return
+    possible.sort(key=lambda row: (-len(row.prompt), row.index))
+    for start in range(0, len(possible), batch_size):
+        yield possible[start : start + batch_size]
+
+
+@torch.no_grad()
+def _generate_batch(lm: LanguageModel, rows: list[_Row], *, stop_at_blank_line: bool) -> None:
+    """Fills `ids` and `finish` of every row. A finished row is fed masked padding, so its position stands still."""
+    fed_BT, mask_BT = _left_padded(rows, lm)
+    cache: Any = None
+    while any(row.going for row in rows):
+        output = lm.model(
+            input_ids=fed_BT,
+            attention_mask=mask_BT,
+            cache=cache,
+            use_cache=True,
+            logits_to_keep=1,
+            **_positions(lm, mask_BT, width=fed_BT.shape[1]),
+        )
+        cache = output.cache
+        chosen = output.logits[:, -1].argmax(dim=-1).tolist()
+        for row, token_id in zip(rows, chosen, strict=True):
+            if row.going:
+                _append(row, token_id, lm, stop_at_blank_line=stop_at_blank_line)
+        fed = [token_id if row.going else lm.facts.pad_id for row, token_id in zip(rows, chosen, strict=True)]
+        fed_BT = torch.tensor(fed, device=lm.device).unsqueeze(1)
+        going_B1 = torch.tensor([[int(row.going)] for row in rows], device=lm.device)
+        mask_BT = torch.cat([mask_BT, going_B1], dim=1)
+
+
+def _append(row: _Row, token_id: int, lm: LanguageModel, *, stop_at_blank_line: bool) -> None:
+    if token_id in lm.facts.eos_ids:
+        row.finish = "eos"
+        return
+    row.ids.append(token_id)
+    # Only a token with a line break can complete a blank line, so the whole completion is rarely decoded.
+    may_end = stop_at_blank_line and "\n" in decode(lm.tokenizer, [token_id])
+    if may_end and completion_end(decode(lm.tokenizer, row.ids)) is not None:
+        row.finish = "blank_line"
+    elif len(row.ids) >= row.limit:
+        row.finish = "length"
+
+
+def _left_padded(rows: list[_Row], lm: LanguageModel) -> tuple[torch.Tensor, torch.Tensor]:
+    # A row that cannot be continued keeps its place as one attended token, so that the batch keeps its order.
+    prompts = [list(row.prompt) if row.going else [lm.facts.pad_id] for row in rows]
+    width = max(len(prompt) for prompt in prompts)
+    tokens = [[lm.facts.pad_id] * (width - len(prompt)) + prompt for prompt in prompts]
+    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+    return torch.tensor(tokens, device=lm.device), torch.tensor(mask, device=lm.device)
+
+
+def _positions(lm: LanguageModel, mask_BT: torch.Tensor, *, width: int) -> dict[str, torch.Tensor]:
+    """Positions of the last `width` tokens, padding not counted; empty for a model that reads them off the mask."""
+    if "position_ids" not in inspect.signature(lm.model.forward).parameters:
+        return {}
+    return {"position_ids": (mask_BT.cumsum(dim=-1) - 1).clamp(min=0)[:, -width:]}
+
+
+def _result(lm: LanguageModel, row: _Row, *, stop_at_blank_line: bool) -> Generation:
+    if row.finish is None:
+        context = lm.facts.context_length
+        length = len(row.prompt)
+        reason = f"prompt of {length} tokens leaves no room in the context of {context}" if length else "prompt is empty"
+        return Generation((), None, reason)
+    return Generation(tuple(_trimmed(lm, row.ids, stop_at_blank_line=stop_at_blank_line)), row.finish)
+
+
+def _trimmed(lm: LanguageModel, ids: list[int], *, stop_at_blank_line: bool) -> list[int]:
+    """The shortest prefix that holds the text before the blank line, white space at its end aside."""
+    text = decode(lm.tokenizer, ids)
+    kept = text[: completion_end(text) if stop_at_blank_line else None].rstrip()
+    num_kept = len(ids)
+    while num_kept and decode(lm.tokenizer, ids[: num_kept - 1]).startswith(kept):
+        num_kept -= 1
+    if decode(lm.tokenizer, ids[:num_kept])[len(kept) :].strip():
+        num_kept -= 1  # the last token goes on with text after the blank line
+    return ids[:num_kept]
