@@ -1,0 +1,1 @@
+"""Pure statistics: estimates with intervals, and how well a score separates two classes."""
