@@ -1,0 +1,1 @@
+"""The record of everything: result store (Parquet), run directory, MLflow tracker, progress."""

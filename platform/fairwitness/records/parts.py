@@ -1,0 +1,114 @@
+"""Parts: the Parquet files that a table consists of. Named by their content, complete or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fairwitness.errors import StoreError
+from fairwitness_schemas import Table
+
+TABLE_KEY = b"fairwitness.table"
+VERSION_KEY = b"fairwitness.version"
+TEMP_PREFIX = ".writing-"
+
+
+def list_parts(directory: Path) -> tuple[Path, ...]:
+    """The finished parts of a table, in the order of their names; empty when there is none yet."""
+    return tuple(sorted(directory.glob("*.parquet"))) if directory.is_dir() else ()
+
+
+def write_part(directory: Path, table: Table, pieces: Iterable[pa.Table]) -> Path:
+    """Writes one part atomically: a temporary file, flushed to disk, then renamed to the hash of its bytes.
+
+    A process that dies in between leaves a temporary file that no reader looks at. The same content written twice
+    is one file.
+
+    Raises:
+        StoreError: The folder or file cannot be written, for example because the disk is full. Names the path.
+    """
+    temporary = directory / f"{TEMP_PREFIX}{uuid.uuid4().hex}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _write_parquet(temporary, table, pieces)
+        with temporary.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            os.fsync(stream.fileno())
+        final = directory / f"{digest}.parquet"
+        os.replace(temporary, final)
+        _sync_directory(directory)
+        return final
+    except OSError as error:
+        raise unwritable(directory, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Removes temporary files of a writer that died. Call it only as the one writer of the store."""
+    for path in directory.glob(f"{TEMP_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def check_part(path: Path, table: Table) -> None:
+    """Checks that a file is a part of this table in the version that this code knows.
+
+    Raises:
+        StoreError: It is damaged, belongs elsewhere, or was written by an older or newer schema.
+    """
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            f"{path}: cannot be read ({error}); move the file away and start the job again to redo its rows"
+        ) from error
+    if metadata.get(TABLE_KEY) != table.name.encode():
+        raise StoreError(f"{path}: is not a part of the table {table.name}; move the file away")
+    version = int(metadata.get(VERSION_KEY, b"0"))
+    if version != table.version:
+        kind = "a newer" if version > table.version else "an older"
+        raise StoreError(
+            f"{path}: written with version {version} of the table {table.name}, {kind} one than the {table.version} "
+            "known here; use the fairwitness that wrote it, or another output.dir or run name"
+        )
+
+
+def unwritable(path: Path, error: OSError) -> StoreError:
+    """The error for a path that cannot be written: names it and says what to do."""
+    return StoreError(
+        f"{path}: cannot be written ({error.strerror or error}); free space or choose another output.dir, then start "
+        "the same command again: what is already stored is kept and not run again"
+    )
+
+
+def _write_parquet(path: Path, table: Table, pieces: Iterable[pa.Table]) -> None:
+    metadata = {TABLE_KEY: table.name.encode(), VERSION_KEY: str(table.version).encode()}
+    schema = table.schema.with_metadata(metadata)
+    options = {"compression": "zstd", "compression_level": 1, "use_dictionary": _repetitive(table)}
+    with pq.ParquetWriter(path, schema, **options) as writer:
+        for piece in pieces:
+            writer.write_table(piece.cast(schema), row_group_size=131_072)
+
+
+def _repetitive(table: Table) -> list[str]:
+    unique = {"key", "cot_after_text"}
+    names = [field.name for field in table.schema if pa.types.is_string(field.type) and field.name not in unique]
+    lists = [f"{f.name}.list.element" for f in table.schema if f.type == pa.list_(pa.string())]
+    return names + lists
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,13 @@
+"""The tables of fairwitness: one module per table, pyarrow only, so that results can be read without the platform."""
+
+from __future__ import annotations
+
+from fairwitness_schemas import cot_steps, cots, problems, runs, unlearning
+from fairwitness_schemas.table import Table, describe
+
+TABLES: dict[str, Table] = {
+    table.name: table for table in (problems.TABLE, cots.TABLE, cot_steps.TABLE, unlearning.TABLE, runs.TABLE)
+}
+"""Every table by its name, in the order in which a job fills them."""
+
+__all__ = ["TABLES", "Table", "describe"]

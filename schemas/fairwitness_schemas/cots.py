@@ -1,0 +1,38 @@
+"""Table `cots`: per problem the direct answer, the CoT and the answer given the CoT, of the model as it is."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from fairwitness_schemas.table import Table, column, key_column, status_columns
+
+SCHEMA = pa.schema(
+    [
+        key_column("hash of scope and problem"),
+        column("scope_key", pa.string(), "hash of model, data, prompt style, seed and code revision", required=True),
+        column("problem_key", pa.string(), "key in `problems`", required=True),
+        column("problem_id", pa.string(), "name of the problem", required=True),
+        column("data_set", pa.string(), "name of the data set", required=True),
+        column("model", pa.string(), "name or path of the model as configured", required=True),
+        column("model_revision", pa.string(), "revision or content hash of the weights"),
+        column("prompt_style", pa.string(), "plain | chat"),
+        column("seed", pa.int64(), "seed of the run"),
+        column("prompt_ids", pa.list_(pa.int32()), "token ids of the CoT prompt, BOS included where there is one"),
+        column("cot_ids", pa.list_(pa.int32()), "token ids of the CoT as generated, stop token excluded"),
+        column("cot_text", pa.string(), "text of the CoT"),
+        column("finish", pa.string(), "blank_line | eos | length: why generation ended"),
+        column("direct_letter", pa.string(), "letter answered without a CoT"),
+        column("direct_probs", pa.list_(pa.float64()), "probability of each letter without a CoT, sums to 1, A first"),
+        column("direct_letter_mass", pa.float64(), "total probability of the letters without a CoT, 0 to 1"),
+        column("cot_letter", pa.string(), "letter answered after the CoT"),
+        column("cot_probs", pa.list_(pa.float64()), "probability of each letter after the CoT, sums to 1, A first"),
+        column("cot_letter_mass", pa.float64(), "total probability of the letters after the CoT, 0 to 1"),
+        column("agree", pa.bool_(), "whether the two answers are the same letter"),
+        column("num_cot_steps", pa.int32(), "number of steps that the CoT was cut into"),
+        *status_columns(),
+    ]
+)
+VERSION = 1
+VOLATILE = ()
+
+TABLE = Table("cots", SCHEMA, VERSION, VOLATILE)

@@ -1,0 +1,56 @@
+"""Table `unlearning`: a row per unlearning task and iteration. One task is one problem, CoT step and learning rate."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from fairwitness_schemas.table import Table, column, key_column, status_columns
+
+_TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
+
+SCHEMA = pa.schema(
+    [
+        key_column("hash of task_key and iteration"),
+        column("task_key", _TEXT, "hash of all inputs of the task and of model, data and code revision", required=True),
+        column("cell_key", _TEXT, "hash of model, data set, rate and recipe: one cell of the sweep", required=True),
+        column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
+        column("attempt", _INT, "how often the task was tried, from 1; the last one counts", required=True),
+        column("iteration", _INT, "number of updates made, from 1; 0 for a skipped or failed task", required=True),
+        column("model", _TEXT, "name or path of the model as configured", required=True),
+        column("model_revision", _TEXT, "revision or content hash of the weights"),
+        column("data_set", _TEXT, "name of the data set", required=True),
+        column("problem_id", _TEXT, "name of the problem", required=True),
+        column("problem_key", _TEXT, "key in `problems`", required=True),
+        column("cot_key", _TEXT, "key in `cots`"),
+        column("cot_step_index", _INT, "position of the unlearned step in its CoT, from 0; null when there is none"),
+        column("method", _TEXT, "ff2 | lora: which parameters are updated", required=True),
+        column("lr", _FLOAT, "learning rate"),
+        column("seed", pa.int64(), "seed of the run"),
+        column("base_letter", _TEXT, "direct answer of the base model"),
+        column("base_probs", pa.list_(_FLOAT), "probability of each letter under the base model, sums to 1, A first"),
+        column("predicted_letter", _TEXT, "direct answer after this iteration"),
+        column("probs", pa.list_(_FLOAT), "probability of each letter after this iteration, sums to 1, A first"),
+        column("letter_mass", _FLOAT, "total probability of the letters after this iteration, 0 to 1"),
+        column("flipped", pa.bool_(), "whether predicted_letter differs from base_letter"),
+        column("base_cot_step_logprob", _FLOAT, "mean log-probability of the step's tokens before unlearning, nats"),
+        column("cot_step_logprob", _FLOAT, "mean log-probability of the step's tokens after this iteration, nats"),
+        column("efficacy", _FLOAT, "(p0 - p)/p0 with p = exp(mean log-probability of the step's tokens), at most 1"),
+        column("specificity", _FLOAT, "share of held-out problems whose answer is unchanged, 0 to 1"),
+        column("num_held_out", _INT, "number of held-out problems behind specificity"),
+        column("held_out_letters", pa.list_(_TEXT), "answers to the held-out problems after this iteration"),
+        column("npo_loss", _FLOAT, "forget loss of the update that led to this iteration, nats"),
+        column("kl_loss", _FLOAT, "retain loss of the update that led to this iteration, nats"),
+        column("loss", _FLOAT, "weighted sum of both losses, nats"),
+        column("cot_after_ids", pa.list_(_INT), "token ids of the CoT generated after this iteration, on request"),
+        column("cot_after_text", _TEXT, "text of the CoT generated after this iteration, on request"),
+        column("cot_after_letter", _TEXT, "answer after that CoT, on request"),
+        column("group_size", _INT, "how many tasks were unlearned at once"),
+        column("worker", _TEXT, "name of the worker that ran the task"),
+        column("duration_s", _FLOAT, "seconds from hand-out to result, for the task's whole group"),
+        *status_columns(),
+    ]
+)
+VERSION = 1
+VOLATILE = ("attempt", "group_size", "worker", "duration_s")
+
+TABLE = Table("unlearning", SCHEMA, VERSION, VOLATILE, resume_key="task_key")
