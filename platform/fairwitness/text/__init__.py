@@ -1,0 +1,1 @@
+"""Pure text work: prompts, sentence segmentation, content words and token alignment. No model, no files, no Ray."""
