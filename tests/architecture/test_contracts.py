@@ -190,3 +190,23 @@ def test_cluster_files_agree_on_versions() -> None:
     version = re.search(r'__version__ = "(.+)"', (ROOT / "platform/fairwitness/__init__.py").read_text())
     assert version is not None
     assert images == {f"fairwitness:{version[1]}"}
+
+
+def test_paper_index_leads_somewhere() -> None:
+    rows = re.findall(
+        r"^\|.*\| `([\w/]+\.py)` \| `([\w/]+\.py)` \|$", (ROOT / "docs/paper_index.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) > 20
+    wanted = {ROOT / "platform/fairwitness" / module for module, _ in rows} | {
+        ROOT / "tests" / test for _, test in rows
+    }
+    assert names(sorted(path for path in wanted if not path.is_file())) == []
+
+
+def test_links_between_documents_hold() -> None:
+    broken = []
+    for path in (path for path in repository_files() if path.suffix == ".md"):
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
+            if "://" not in target and not (path.parent / target).exists():
+                broken.append(f"{path.relative_to(ROOT)} → {target}")
+    assert broken == []
