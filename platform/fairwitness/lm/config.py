@@ -46,7 +46,7 @@ class ModelConfig(Config):
     """Runs Python code that the model's repository brings along. Leave off unless you have read it."""
 
     attention: Attention = "sdpa"
-    """Attention implementation; `eager` for an architecture without `sdpa`."""
+    """Attention implementation. An architecture without `sdpa` (Gemma 2) gets `eager`, and the model's facts say so."""
 
     @property
     def shown_name(self) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairwitness.lm.config import Attention
+
 
 @dataclass(frozen=True)
 class ModelFacts:
@@ -15,6 +17,7 @@ class ModelFacts:
         folder: Local folder with configuration and tokenizer (and, for a local model, safetensors weights).
         revision: `sha256-…` over the files of a local model, or the commit of a hub model.
         model_type: Architecture, as Hugging Face names it.
+        attention: Attention implementation that is used: the one asked for, or `eager` where there is no `sdpa`.
         context_length: Most tokens that prompt and completion may have together.
         num_layers: Number of decoder layers.
         vocab_size: Number of rows of the output layer.
@@ -31,6 +34,7 @@ class ModelFacts:
     folder: Path
     revision: str
     model_type: str
+    attention: Attention
     context_length: int
     num_layers: int
     vocab_size: int

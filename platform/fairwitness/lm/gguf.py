@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from fairwitness.errors import ModelError
 from fairwitness.lm.digest import file_digest
+from fairwitness.lm.quiet import no_progress_bars
 
 CACHE_VARIABLE = "FAIRWITNESS_CACHE"
 _LAYOUT = "1"
@@ -71,7 +72,8 @@ def convert(path: Path, *, trust_remote_code: bool = False) -> Converted:
     except OSError as error:
         raise ModelError(f"{target.parent}: cannot be written ({error}); set {CACHE_VARIABLE} to a folder") from error
     try:
-        _convert_into(path, scratch, trust_remote_code=trust_remote_code)
+        with no_progress_bars():
+            _convert_into(path, scratch, trust_remote_code=trust_remote_code)
         _publish(scratch, target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -18,7 +18,7 @@ from transformers import (
 
 from fairwitness.errors import ModelError
 from fairwitness.lm.architectures import find_ff2, num_decoder_layers
-from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.config import Attention, ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.source import resolve_source
 from fairwitness.lm.tokens import MAX_LETTERS, PromptEncoder
@@ -58,6 +58,7 @@ def inspect_model(config: ModelConfig) -> ModelFacts:
         folder=source.folder,
         revision=source.revision,
         model_type=hf_config.model_type,
+        attention=_attention(skeleton, config, notes),
         context_length=_context_length(decoder_config, tokenizer, notes),
         num_layers=num_decoder_layers(skeleton),
         vocab_size=int(decoder_config.vocab_size),
@@ -99,7 +100,9 @@ def build_skeleton(hf_config: PretrainedConfig, config: ModelConfig) -> PreTrain
     """
     try:
         with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(hf_config, trust_remote_code=config.trust_remote_code)
+            return AutoModelForCausalLM.from_config(
+                hf_config, trust_remote_code=config.trust_remote_code, attn_implementation="eager"
+            )
     except (ValueError, ImportError) as error:
         raise ModelError(
             f"{config.model}: architecture {hf_config.model_type!r} is no causal language model that transformers "
@@ -146,6 +149,13 @@ def _pad_id(tokenizer: PreTrainedTokenizerBase, notes: list[str]) -> int:
             return int(stand_in)
     notes.append("tokenizer without pad token: id 0 stands in; padding is never attended to")
     return 0
+
+
+def _attention(skeleton: PreTrainedModel, config: ModelConfig, notes: list[str]) -> Attention:
+    if config.attention == "sdpa" and not getattr(skeleton, "_supports_sdpa", False):
+        notes.append("architecture without sdpa attention: eager is used")
+        return "eager"
+    return config.attention
 
 
 def _context_length(decoder_config: Any, tokenizer: PreTrainedTokenizerBase, notes: list[str]) -> int:

@@ -12,6 +12,7 @@ from fairwitness.errors import ModelError
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
+from fairwitness.lm.quiet import no_progress_bars
 from fairwitness.lm.source import resolve_source
 
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -51,12 +52,12 @@ def load(config: ModelConfig) -> LanguageModel:
 
     Raises:
         ModelError: The model cannot be used as it is (see `inspect_model`), its weights do not fill the
-            architecture, the attention implementation is not to be had, or there is no CUDA device.
+            architecture, or there is no CUDA device.
     """
     if config.device == "cuda" and not torch.cuda.is_available():
         raise ModelError(f"{config.model}: device cuda was asked for, but this process sees none; set device: cpu")
     facts = inspect_model(config)
-    model = _load_weights(config)
+    model = _load_weights(config, facts)
     model.eval().requires_grad_(False)
     # generate() of our own never reads it; whoever calls the model's own generate() gets plain greedy decoding.
     model.generation_config = GenerationConfig(eos_token_id=list(facts.eos_ids) or None, pad_token_id=facts.pad_id)
@@ -71,18 +72,19 @@ def load(config: ModelConfig) -> LanguageModel:
     )
 
 
-def _load_weights(config: ModelConfig) -> PreTrainedModel:
+def _load_weights(config: ModelConfig, facts: ModelFacts) -> PreTrainedModel:
     source = resolve_source(config, weights=True)
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
-            source.folder,
-            dtype=DTYPES[config.dtype],
-            use_safetensors=True,
-            attn_implementation=config.attention,
-            trust_remote_code=config.trust_remote_code,
-            local_files_only=True,
-            output_loading_info=True,
-        )
+        with no_progress_bars():
+            model, report = AutoModelForCausalLM.from_pretrained(
+                source.folder,
+                dtype=DTYPES[config.dtype],
+                use_safetensors=True,
+                attn_implementation=facts.attention,
+                trust_remote_code=config.trust_remote_code,
+                local_files_only=True,
+                output_loading_info=True,
+            )
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         message = " ".join(str(error).split())[:400]
         raise ModelError(f"{config.model}: the weights cannot be loaded ({message})") from error

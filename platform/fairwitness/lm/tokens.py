@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from string import ascii_uppercase
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -23,6 +23,8 @@ _SAMPLE = ("Which is it?", ("this", "that"))
 
 _FIXED_DATE = "26 Jul 2024"
 """Shown by templates that print today's date, so that prompts are the same tomorrow."""
+
+_FIXED_CLOCK = "{% macro strftime_now(format) %}" + _FIXED_DATE + "{% endmacro %}"
 
 
 class Question(Protocol):
@@ -195,14 +197,15 @@ class PromptEncoder:
 
     def _render(self, chat: prompts.ChatText) -> str:
         """The template's text up to where the model goes on, with at most one BOS at its start."""
-        options: dict[str, Any] = {
-            "enable_thinking": False,
-            "date_string": _FIXED_DATE,
-            "strftime_now": lambda _format: _FIXED_DATE,
-        }
+        template = _FIXED_CLOCK + self.tokenizer.get_chat_template()
         try:
             text = self.tokenizer.apply_chat_template(
-                chat.turns, tokenize=False, add_generation_prompt=True, **options
+                chat.turns,
+                chat_template=template,
+                tokenize=False,
+                add_generation_prompt=True,
+                enable_thinking=False,
+                date_string=_FIXED_DATE,
             )
         except (TemplateError, ValueError, TypeError) as error:
             raise ModelError(f"the chat template cannot be used ({error}); set prompt_style: plain") from error
