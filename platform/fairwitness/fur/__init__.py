@@ -1,0 +1,1 @@
+"""FUR: parametric faithfulness by unlearning reasoning steps (papers: FUR; science: NPO+KL on FF2)."""

@@ -1,0 +1,76 @@
+"""The self-checks that every run starts with (science.md §1)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fairwitness.fur.items import CheckItem, SelfCheck
+from fairwitness.fur.objective import GroupObjective
+from fairwitness.lm.grouped import GroupedFF2
+from fairwitness.lm.model import LanguageModel
+from fairwitness.lm.scoring import TargetTokens, next_token_logits, sequence_logprobs
+from fairwitness.lm.snapshot import checksum
+
+TOLERANCE_NATS = {torch.float32: 2e-3, torch.bfloat16: 0.35}
+"""How far two batch layouts of one model may differ in a logit. bfloat16 keeps 8 bits of each number."""
+
+
+def self_checks(lm: LanguageModel, item: CheckItem, *, max_tokens: int) -> dict[str, SelfCheck]:
+    """Checks the arithmetic on real tasks of the run before anything is unlearned.
+
+    - `npo_at_start`: the NPO loss of unchanged weights is (2/β)·ln 2.
+    - `kl_at_start`: the KL term of unchanged weights is 0.
+    - `policy_minus_reference`: the grouped model gives the log-probabilities of the plain one.
+    - `left_padding`: a left-padded batch gives the logits of the prompts alone.
+    - `restored`: FF2 checksums before and after are the same.
+    """
+    before = checksum(lm.ff2_weights())
+    tolerance = TOLERANCE_NATS[next(lm.model.parameters()).dtype]
+    found = _at_start(lm, item, max_tokens=max_tokens, tolerance=tolerance)
+    padding = _left_padding_difference(lm, item.prompts)
+    found["left_padding"] = SelfCheck(padding, tolerance, "largest difference of a logit, padded against alone")
+    changed = float(checksum(lm.ff2_weights()) != before)
+    found["restored"] = SelfCheck(changed, 0.0, f"FF2 checksum {before[:12]} before and after")
+    return found
+
+
+def _at_start(lm: LanguageModel, item: CheckItem, *, max_tokens: int, tolerance: float) -> dict[str, SelfCheck]:
+    plain = [_plain_logprob(lm, task.forget.ids, task.forget.content, max_tokens) for task in item.tasks]
+    with GroupedFF2.full(lm.model, lm.ff2_names, len(item.tasks)):
+        objective = GroupObjective(lm.model, item.tasks, item.recipe, max_tokens=max_tokens, device=lm.device)
+        parts = [objective.accumulate(number) for number in range(len(objective.rows()))]
+        npo_K: Tensor = torch.stack([part.npo_K for part in parts]).sum(0)
+        kl_K: Tensor = torch.stack([part.kl_K for part in parts]).sum(0)
+        grouped = objective.reference_logprobs()
+    expected = 2.0 / item.recipe.beta * math.log(2.0)
+    npo_error = float((npo_K - expected).abs().max()) / expected
+    difference = max(abs(a - b) / max(1, len(t.forget.content)) for a, b, t in zip(plain, grouped, item.tasks, strict=True))
+    return {
+        "npo_at_start": SelfCheck(npo_error, 1e-5, f"relative error against (2/β)·ln 2 = {expected:.4f}"),
+        "kl_at_start": SelfCheck(float(kl_K.abs().max()), 1e-6, "nats"),
+        "policy_minus_reference": SelfCheck(difference, tolerance, "nats per token, grouped against plain"),
+    }
+
+
+def _plain_logprob(lm: LanguageModel, ids: tuple[int, ...], content: tuple[int, ...], max_tokens: int) -> float:
+    (logprobs,) = sequence_logprobs(lm.model, [TargetTokens(ids, content)], max_tokens=max_tokens)
+    return float(logprobs.sum())
+
+
+@torch.no_grad()
+def _left_padding_difference(lm: LanguageModel, prompts: tuple[tuple[int, ...], ...]) -> float:
+    alone = [next_token_logits(lm.model, [ids], max_tokens=1)[0] for ids in prompts]
+    longest = max(map(len, prompts))
+    rows = [[lm.facts.pad_id] * (longest - len(ids)) + list(ids) for ids in prompts]
+    mask = [[0] * (longest - len(ids)) + [1] * len(ids) for ids in prompts]
+    mask_BT = torch.tensor(mask, device=lm.device)
+    position_BT = (mask_BT.cumsum(-1) - 1).clamp(min=0)
+    output = lm.model(
+        input_ids=torch.tensor(rows, device=lm.device), attention_mask=mask_BT, position_ids=position_BT, use_cache=False
+    )
+    padded = output.logits[:, -1].float().cpu()
+    return max(float((a - b).abs().max()) for a, b in zip(alone, padded, strict=True))
+

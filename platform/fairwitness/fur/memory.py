@@ -1,0 +1,144 @@
+"""How much memory a group needs, and how large a group may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+import torch
+from torch import Tensor, nn
+
+from fairwitness.fur.config import EngineConfig, FullFF2Config, RecipeConfig
+from fairwitness.fur.tasks import UnlearnTask
+from fairwitness.lm.model import LanguageModel
+from fairwitness.lm.scoring import PAD_ID
+
+BYTES_FLOAT32 = 4
+COPIES_PER_PARAMETER = 4
+"""A trained number is kept four times: itself, its gradient and AdamW's two moments."""
+LOGIT_COPIES = 4
+"""Logits, log-probabilities, the reference's, and their gradient."""
+PROBE_TOKENS = 64
+
+
+@dataclass(frozen=True)
+class MemoryModel:
+    """Bytes that a group takes beyond the loaded model, as a function of its size.
+
+    Attributes:
+        per_task_bytes: Trained weights with optimiser state and gradient, of one task.
+        per_token_bytes: What one token of a differentiated pass keeps until its gradient is there.
+        per_position_bytes: What one position at which logits are read keeps.
+        tokens_per_row: Length of the longest row.
+        positions_per_task: Positions at which a task reads logits in training.
+        max_tokens: Padded tokens per pass.
+    """
+
+    per_task_bytes: int
+    per_token_bytes: int
+    per_position_bytes: int
+    tokens_per_row: int
+    positions_per_task: int
+    max_tokens: int
+
+    def group_bytes(self, num_tasks: int) -> int:
+        """Bytes for a group of this size."""
+        tokens = max(num_tasks * self.tokens_per_row, min(self.max_tokens, 5 * num_tasks * self.tokens_per_row))
+        positions = num_tasks * self.positions_per_task
+        return num_tasks * self.per_task_bytes + tokens * self.per_token_bytes + positions * self.per_position_bytes
+
+    def largest_group(self, budget_bytes: int, limit: int) -> int:
+        """Most tasks within a budget, at least 1 and at most `limit`."""
+        size = 1
+        while size < limit and self.group_bytes(size + 1) <= budget_bytes:
+            size += 1
+        return size
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What fits.
+
+    Attributes:
+        group_size: Tasks per group.
+        group_bytes: Estimated bytes of such a group.
+        model_bytes: Bytes of the loaded model's parameters.
+        process_bytes: Resident bytes of the process before the group, the model included (0 on a GPU).
+        free_bytes: Free memory of the device when asked.
+    """
+
+    group_size: int
+    group_bytes: int
+    model_bytes: int
+    process_bytes: int
+    free_bytes: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """Estimated peak of the process (CPU) or of the device memory that torch holds (GPU)."""
+        return max(self.process_bytes, self.model_bytes) + self.group_bytes
+
+
+def capacity(lm: LanguageModel, longest: UnlearnTask, recipe: RecipeConfig, engine: EngineConfig) -> Capacity:
+    """Chooses K from free memory, or takes `group_size`, and estimates what it needs."""
+    model = memory_model(lm, longest, recipe, engine.max_tokens)
+    free = free_bytes(lm.device)
+    size = engine.group_size or model.largest_group(int(free * engine.memory_share), engine.max_group_size)
+    weights = sum(p.numel() * p.element_size() for p in lm.model.parameters())
+    resident = psutil.Process().memory_info().rss if lm.device.type == "cpu" else 0
+    return Capacity(size, model.group_bytes(size), weights, resident, free)
+
+
+def memory_model(lm: LanguageModel, longest: UnlearnTask, recipe: RecipeConfig, max_tokens: int) -> MemoryModel:
+    """Measures what one token keeps for the backward pass, and counts the rest."""
+    positions = len(longest.forget.content)
+    for span in longest.retain:
+        positions += len(span.content) if recipe.retain == "content" else len(span.ids) - 1
+    return MemoryModel(
+        per_task_bytes=_trained_numbers(lm, recipe) * COPIES_PER_PARAMETER * BYTES_FLOAT32,
+        per_token_bytes=_saved_bytes_per_token(lm),
+        per_position_bytes=lm.facts.vocab_size * BYTES_FLOAT32 * LOGIT_COPIES,
+        tokens_per_row=longest.num_tokens,
+        positions_per_task=positions,
+        max_tokens=max_tokens,
+    )
+
+
+def free_bytes(device: torch.device) -> int:
+    """Free memory of the device, in bytes."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
+def _trained_numbers(lm: LanguageModel, recipe: RecipeConfig) -> int:
+    weights = lm.ff2_weights().values()
+    if isinstance(recipe.method, FullFF2Config):
+        return sum(w.numel() for w in weights)
+    return sum(recipe.method.rank * sum(w.shape) for w in weights)
+
+
+def _saved_bytes_per_token(lm: LanguageModel) -> int:
+    kept: dict[int, int] = {}
+    owned = {p.untyped_storage().data_ptr() for p in lm.model.parameters()}
+
+    def keep(tensor: Tensor) -> Tensor:
+        pointer = tensor.untyped_storage().data_ptr()
+        if pointer not in owned:
+            kept[pointer] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    weights: Sequence[nn.Parameter] = list(lm.ff2_weights().values())
+    tokens = min(PROBE_TOKENS, lm.facts.context_length)
+    try:
+        for weight in weights:
+            weight.requires_grad_(True)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            ids_BT = torch.full((1, tokens), PAD_ID, device=lm.device)
+            output = lm.model(input_ids=ids_BT, use_cache=False, logits_to_keep=1)
+        del output
+    finally:
+        for weight in weights:
+            weight.requires_grad_(False)
+    return sum(kept.values()) // tokens

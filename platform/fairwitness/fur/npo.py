@@ -1,0 +1,56 @@
+"""The unlearning objective: negative preference optimisation with a KL term on a retain set. Pure functions.
+
+Shape legend: N positions, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+KlDirection = Literal["policy_from_reference", "reference_from_policy"]
+
+
+def npo_loss(logprob: Tensor, ref_logprob: Tensor, *, beta: float) -> Tensor:
+    """Negative preference optimisation of sequences, elementwise.
+
+    `2/β · log(1 + (π_θ/π_ref)^β)`; at π_θ = π_ref it is `(2/β)·ln 2`, and it falls to 0 as π_θ does.
+
+    Args:
+        logprob: Log-probability of each forgotten sequence under the policy, in nats, any shape.
+        ref_logprob: The same under the reference, same shape; no gradient flows into it.
+        beta: Inverse temperature, positive.
+
+    Source: FUR, Eq. 7 (per sequence).
+    """
+    return (2.0 / beta) * F.softplus(beta * (logprob - ref_logprob.detach()))
+
+
+def kl_divergence(logprobs_NV: Tensor, ref_logprobs_NV: Tensor, *, direction: KlDirection) -> Tensor:
+    """KL divergence in nats at each position (N,), 0 where policy and reference agree.
+
+    Args:
+        logprobs_NV: Log-probabilities of the policy.
+        ref_logprobs_NV: Log-probabilities of the reference; no gradient flows into them.
+        direction: `policy_from_reference` is D(π_θ ‖ π_ref), as in the paper; `reference_from_policy` is
+            D(π_ref ‖ π_θ), as in the published code.
+
+    Source: FUR, Eq. 8.
+    """
+    ref_NV = ref_logprobs_NV.detach()
+    if direction == "policy_from_reference":
+        return (logprobs_NV.exp() * (logprobs_NV - ref_NV)).sum(dim=-1)
+    return (ref_NV.exp() * (ref_NV - logprobs_NV)).sum(dim=-1)
+
+
+def linear_decay(iteration: int, num_iterations: int) -> float:
+    """Factor on the learning rate for update `iteration` (0-based): 1 at first, 1/n at the last of n."""
+    return 1.0 - iteration / num_iterations
+
+
+def segment_sums(values_N: Tensor, segment_N: Tensor, num_segments: int) -> Tensor:
+    """Sums of values by segment number (num_segments,); a segment without values sums to 0."""
+    return torch.zeros(num_segments, dtype=values_N.dtype, device=values_N.device).index_add(0, segment_N, values_N)

@@ -1,0 +1,137 @@
+"""What is sent to an engine and what comes back. Immutable, picklable, token ids only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairwitness.fur.config import CotConfig, RecipeConfig
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StepTokens:
+    """One cot_step in its context.
+
+    Attributes:
+        ids: Prompt and CoT up to the end of the step, as generated.
+        start: Position in `ids` of the step's first token; the step ends with `ids`.
+        words: Positions in `ids` of the tokens of each content word.
+    """
+
+    ids: Ids
+    start: int
+    words: tuple[Ids, ...]
+
+    @property
+    def content(self) -> Ids:
+        """Positions of all content tokens."""
+        return tuple(p for word in self.words for p in word)
+
+    @property
+    def positions(self) -> Ids:
+        """Positions of all tokens of the step."""
+        return tuple(range(self.start, len(self.ids)))
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt that ends in the answer cue, with the ids of its letters in that context."""
+
+    ids: Ids
+    letter_ids: Ids
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """A held-out question and the choice (0 for A) that the base model picks."""
+
+    question: Question
+    base_index: int
+
+
+@dataclass(frozen=True)
+class UnlearnTask:
+    """One cot_step to unlearn.
+
+    Attributes:
+        task_key: Content hash of everything that determines the result.
+        forget: The cot_step.
+        retain: One cot_step from each of some other problems.
+        question: The direct question of the step's problem.
+        base_index: The base model's direct answer.
+        cot_prompt: Prompt of a new CoT, where one is asked for after unlearning.
+        cot_answer_suffix: What follows that CoT up to the answer cue.
+        seed: Seed of the task's own random numbers.
+    """
+
+    task_key: str
+    forget: StepTokens
+    retain: tuple[StepTokens, ...]
+    question: Question
+    base_index: int
+    cot_prompt: Ids
+    cot_answer_suffix: Ids
+    seed: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Length of the longest sequence, for packing tasks of similar length."""
+        return max(len(span.ids) for span in (self.forget, *self.retain))
+
+
+@dataclass(frozen=True)
+class UnlearnGroup:
+    """Tasks that are unlearned at once, at one rate."""
+
+    tasks: tuple[UnlearnTask, ...]
+    recipe: RecipeConfig
+    lr: float
+    held_out: tuple[HeldOut, ...]
+    cot_after: CotConfig | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One task after one iteration.
+
+    Attributes:
+        iteration: 1 to n.
+        probs: Answer distribution over the letters.
+        letter_mass: Probability of all letters together.
+        index: The most probable choice.
+        cot_step_logprob: Mean log-probability of the step's tokens, in nats.
+        held_out: The choice on each held-out question.
+        npo_loss: NPO term of the update that led here, in nats.
+        kl_loss: KL term of that update, in nats.
+    """
+
+    iteration: int
+    probs: tuple[float, ...]
+    letter_mass: float
+    index: int
+    cot_step_logprob: float
+    held_out: Ids
+    npo_loss: float
+    kl_loss: float
+
+
+@dataclass(frozen=True)
+class CotAfter:
+    """The CoT after the last iteration and the answer given it."""
+
+    ids: Ids
+    text: str
+    index: int
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """All iterations of one task, or the reason why there are none."""
+
+    task_key: str
+    measured: tuple[Measured, ...]
+    error: str | None
+    cot_after: CotAfter | None
+    group_size: int
+    duration_s: float

@@ -1,0 +1,187 @@
+"""Unlearns the tasks of one group at once and measures after every iteration."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fairwitness.fur.config import EngineConfig, FullFF2Config, RecipeConfig
+from fairwitness.fur.npo import linear_decay
+from fairwitness.fur.objective import GroupObjective, TaskLosses
+from fairwitness.fur.packing import PackedBatch, SlotRow, pack
+from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, TaskResult, UnlearnGroup, UnlearnTask
+from fairwitness.lm.generation import generate_greedy
+from fairwitness.lm.grouped import GroupedFF2
+from fairwitness.lm.model import LanguageModel
+from fairwitness.lm.scoring import LetterAnswer, letter_answers, logits_at, target_logprobs
+
+STEP_SLOT, QUESTION_SLOT, FIRST_HELD_OUT_SLOT = 0, 1, 2
+
+
+def unlearn_group(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) -> list[TaskResult]:
+    """Unlearns every task of the group from the base weights; one result per task, in order.
+
+    The base weights are never written: the trained copies are separate, and the model's own modules are back in their
+    place when this returns or raises. A task whose loss or measurements are not finite ends with an error; the others
+    of its group are not touched by it.
+
+    Source: FUR §4.1 to §4.3, App. E.
+    """
+    start = time.perf_counter()
+    tasks = group.tasks
+    with _variants(lm, group) as variants:
+        histories = _iterate(lm, group, variants, engine)
+        after = _cots_after(lm, group, engine) if group.cot_after else [None] * len(tasks)
+    seconds = (time.perf_counter() - start) / len(tasks)
+    results = []
+    for task, history, cot in zip(tasks, histories, after, strict=True):
+        error = _not_finite(history)
+        measured = () if error else tuple(history)
+        results.append(TaskResult(task.task_key, measured, error, None if error else cot, len(tasks), seconds))
+    return results
+
+
+def _variants(lm: LanguageModel, group: UnlearnGroup) -> GroupedFF2:
+    method = group.recipe.method
+    if isinstance(method, FullFF2Config):
+        dtype = torch.bfloat16 if method.precision == "bf16_pure" else torch.float32
+        return GroupedFF2.full(lm.model, lm.ff2_names, len(group.tasks), dtype)
+    seeds = [task.seed for task in group.tasks]
+    return GroupedFF2.lora(
+        lm.model, lm.ff2_names, seeds, rank=method.rank, alpha=method.alpha, dropout=method.dropout
+    )
+
+
+def _iterate(
+    lm: LanguageModel, group: UnlearnGroup, variants: GroupedFF2, engine: EngineConfig
+) -> list[list[Measured]]:
+    recipe = group.recipe
+    parameters = variants.parameters()
+    optimizer = torch.optim.AdamW(parameters, lr=group.lr, weight_decay=recipe.weight_decay)
+    objective = GroupObjective(lm.model, group.tasks, recipe, max_tokens=engine.max_tokens, device=lm.device)
+    evaluation = GroupEvaluation(lm, group.tasks, group.held_out, max_tokens=engine.max_tokens)
+    histories: list[list[Measured]] = [[] for _ in group.tasks]
+    for iteration in range(recipe.num_iterations):
+        for settings in optimizer.param_groups:
+            settings["lr"] = group.lr * _rate_factor(recipe, iteration)
+        losses = _gradients(objective, variants, group.tasks, iteration)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        for history, measured in zip(histories, evaluation.measure(iteration + 1, losses), strict=True):
+            history.append(measured)
+    return histories
+
+
+def _rate_factor(recipe: RecipeConfig, iteration: int) -> float:
+    return linear_decay(iteration, recipe.num_iterations) if recipe.schedule == "linear" else 1.0
+
+
+def _gradients(
+    objective: GroupObjective, variants: GroupedFF2, tasks: Sequence[UnlearnTask], iteration: int
+) -> TaskLosses:
+    total: TaskLosses | None = None
+    for number, rows in enumerate(objective.rows()):
+        variants.set_dropout([_dropout_seed(tasks[task].seed, iteration, slot) for task, slot in rows])
+        part = objective.accumulate(number)
+        total = part if total is None else TaskLosses(total.npo_K + part.npo_K, total.kl_K + part.kl_K)
+    variants.set_dropout(None)
+    assert total is not None
+    return total
+
+
+def _dropout_seed(seed: int, iteration: int, slot: int) -> int:
+    return (seed * 1_009 + iteration) * 1_013 + slot
+
+
+class GroupEvaluation:
+    """Measures all tasks of a group in packed passes that read logits at the needed positions only."""
+
+    def __init__(
+        self, lm: LanguageModel, tasks: Sequence[UnlearnTask], held_out: Sequence[HeldOut], *, max_tokens: int
+    ) -> None:
+        self._lm, self._tasks, self._held_out = lm, tasks, held_out
+        rows_KS = [
+            [
+                SlotRow(task.forget.ids, [p - 1 for p in task.forget.positions]),
+                SlotRow(task.question.ids, [len(task.question.ids) - 1]),
+                *[SlotRow(h.question.ids, [len(h.question.ids) - 1]) for h in held_out],
+            ]
+            for task in tasks
+        ]
+        self._batches = pack(rows_KS, max_tokens=max_tokens, device=lm.device)
+
+    @torch.no_grad()
+    def measure(self, iteration: int, losses: TaskLosses) -> list[Measured]:
+        """One record per task for the weights as they are now."""
+        logprobs: list[float] = [math.nan] * len(self._tasks)
+        answers: dict[tuple[int, int], LetterAnswer] = {}
+        for batch in self._batches:
+            logits_NV = logits_at(self._lm.model, batch.ids_BT, batch.positions)
+            self._read_steps(logits_NV, batch, logprobs)
+            self._read_answers(logits_NV, batch, answers)
+        npo, kl = losses.npo_K.tolist(), losses.kl_K.tolist()
+        held = range(FIRST_HELD_OUT_SLOT, FIRST_HELD_OUT_SLOT + len(self._held_out))
+        records = []
+        for k in range(len(self._tasks)):
+            own = answers[k, QUESTION_SLOT]
+            others = tuple(answers[k, s].index for s in held)
+            records.append(Measured(iteration, own.probs, own.mass, own.index, logprobs[k], others, npo[k], kl[k]))
+        return records
+
+    def _read_steps(self, logits_NV: Tensor, batch: PackedBatch, logprobs: list[float]) -> None:
+        numbers = [n for n, read in enumerate(batch.reads) if read.slot == STEP_SLOT]
+        if not numbers:
+            return
+        reads = [batch.reads[n] for n in numbers]
+        targets = [self._tasks[r.task].forget.ids[self._tasks[r.task].forget.positions[r.entry]] for r in reads]
+        values_N = target_logprobs(logits_NV[numbers], torch.tensor(targets, device=logits_NV.device)).cpu()
+        owner_N = torch.tensor([r.task for r in reads])
+        for k in range(len(self._tasks)):
+            logprobs[k] = float(values_N[owner_N == k].mean())
+
+    def _read_answers(
+        self, logits_NV: Tensor, batch: PackedBatch, answers: dict[tuple[int, int], LetterAnswer]
+    ) -> None:
+        numbers = [n for n, read in enumerate(batch.reads) if read.slot != STEP_SLOT]
+        if not numbers:
+            return
+        reads = [batch.reads[n] for n in numbers]
+        found = letter_answers(logits_NV[numbers], [self._letter_ids(r.task, r.slot) for r in reads])
+        answers.update({(read.task, read.slot): answer for read, answer in zip(reads, found, strict=True)})
+
+    def _letter_ids(self, task: int, slot: int) -> tuple[int, ...]:
+        if slot == QUESTION_SLOT:
+            return self._tasks[task].question.letter_ids
+        return self._held_out[slot - FIRST_HELD_OUT_SLOT].question.letter_ids
+
+
+def _cots_after(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) -> list[CotAfter]:
+    assert group.cot_after is not None
+    prompts = [list(task.cot_prompt) for task in group.tasks]
+    generated = generate_greedy(
+        lm, prompts, group.cot_after.max_new_tokens, batch_size=len(prompts), preserve_order=True
+    )
+    rows_KS = []
+    for task, generation in zip(group.tasks, generated, strict=True):
+        ids = [*task.cot_prompt, *generation.ids, *task.cot_answer_suffix]
+        rows_KS.append([SlotRow(ids, [len(ids) - 1])])
+    (batch,) = pack(rows_KS, max_tokens=engine.max_tokens, device=lm.device)
+    with torch.no_grad():
+        logits_NV = logits_at(lm.model, batch.ids_BT, batch.positions)
+    found = letter_answers(logits_NV, [task.question.letter_ids for task in group.tasks])
+    texts = [str(lm.tokenizer.decode(generation.ids)) for generation in generated]
+    return [
+        CotAfter(tuple(g.ids), text, answer.index) for g, text, answer in zip(generated, texts, found, strict=True)
+    ]
+
+
+def _not_finite(history: Sequence[Measured]) -> str | None:
+    for record in history:
+        values = (record.npo_loss, record.kl_loss, record.cot_step_logprob, record.letter_mass, *record.probs)
+        if not all(map(math.isfinite, values)):
+            return f"non-finite loss or measurement at iteration {record.iteration}; lower the learning rate"
+    return None
