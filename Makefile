@@ -17,7 +17,7 @@ export TOKENIZERS_PARALLELISM := false
 TEST_ENV := HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 OMP_NUM_THREADS=1 MPLBACKEND=Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all check format organism smollm clean
+.PHONY: help install demo test test-all check lint types contracts format organism smollm clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,10 +47,16 @@ test-all: $(STAMP) ## every test, the slow ones one at a time
 	$(TEST_ENV) $(PYTEST) -n 2 --dist loadfile -m "not slow"
 	$(TEST_ENV) $(PYTEST) -n 0 -m slow
 
-check: $(STAMP) ## lint, format, types, import contracts
+check: lint types contracts ## lint, format, types, import contracts (`make -k check` goes on after a failure)
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(STAMP)
 	$(BIN)/mypy $(SOURCES)
+
+contracts: $(STAMP)
 	$(BIN)/lint-imports
 
 format: $(STAMP) ## format the sources and mend what ruff can mend
