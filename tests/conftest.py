@@ -12,15 +12,15 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import pytest
+from tests.helpers.tiny_models import save_tiny
+
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.model import LanguageModel, load
-
-from tests.helpers.tiny_models import save_tiny
 
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A function that gives the folder of a tiny random model of an architecture, made once per session."""
+    """A function that gives the folder of a tiny random model of an architecture, made once."""
     made: dict[str, Path] = {}
 
     def folder(model_type: str) -> Path:
@@ -33,7 +33,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 @pytest.fixture(scope="session")
 def tiny_lm(tiny_folder: Callable[[str], Path]) -> Callable[[str], LanguageModel]:
-    """A function that gives a loaded tiny random model of an architecture, loaded once per session; do not change it."""
+    """A function that gives a loaded tiny random model of an architecture, loaded once; do not change it."""
     loaded: dict[str, LanguageModel] = {}
 
     def language_model(model_type: str) -> LanguageModel:

@@ -27,7 +27,13 @@ _SPECIAL: dict[str, dict[str, Any]] = {
     "gptj": {**_GPT2, "rotary_dim": 4},
     "codegen": {**_GPT2, "rotary_dim": 4},
     "bloom": {"hidden_size": HIDDEN, "n_layer": NUM_LAYERS, "n_head": NUM_HEADS},
-    "mpt": {"d_model": HIDDEN, "n_layers": NUM_LAYERS, "n_heads": NUM_HEADS, "expansion_ratio": 4, "max_seq_len": CONTEXT},
+    "mpt": {
+        "d_model": HIDDEN,
+        "n_layers": NUM_LAYERS,
+        "n_heads": NUM_HEADS,
+        "expansion_ratio": 4,
+        "max_seq_len": CONTEXT,
+    },
     "falcon": {
         "hidden_size": HIDDEN,
         "num_hidden_layers": NUM_LAYERS,

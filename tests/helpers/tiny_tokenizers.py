@@ -70,7 +70,10 @@ def merging_tokenizer() -> PreTrainedTokenizerFast:
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     raw.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=290, special_tokens=SPECIAL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+        vocab_size=290,
+        special_tokens=SPECIAL,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
     )
     raw.train_from_iterator(["(A(A(A" * 50], trainer)
     return _finished(raw, adds_bos=False, pad=True, chat=True)
@@ -78,7 +81,9 @@ def merging_tokenizer() -> PreTrainedTokenizerFast:
 
 def splitting_tokenizer() -> PreTrainedTokenizerFast:
     """A tokenizer that writes every capital letter as two tokens, a marker and the small letter."""
-    raw = Tokenizer(models.WordLevel({token: index for index, token in enumerate(_splitting_vocab())}, unk_token="<unk>"))
+    raw = Tokenizer(
+        models.WordLevel({token: index for index, token in enumerate(_splitting_vocab())}, unk_token="<unk>")
+    )
     raw.normalizer = normalizers.Sequence(
         [normalizers.Replace(letter, f"^{letter.lower()}") for letter in ascii_uppercase]
     )

@@ -68,8 +68,8 @@ def generate_greedy(
     """Continues every prompt greedily until EOS, a blank line, `max_new_tokens` or the end of the context.
 
     White space at the start of a completion does not count as a blank line: a prompt that ends with a colon is often
-    followed by one. A token that holds the end of the text and the blank line (".\\n\\n") stays; tokens of white
-    space only at the end go. In float32 the result of a row does not depend on the rows beside it.
+    followed by one. A token that holds the end of the text and the blank line as well stays; tokens of white space
+    only at the end go. In float32 the result of a row does not depend on the rows beside it.
 
     Args:
         lm: The model.
@@ -176,7 +176,9 @@ def _result(lm: LanguageModel, row: _Row, *, stop_at_blank_line: bool) -> Genera
     if row.finish is None:
         context = lm.facts.context_length
         length = len(row.prompt)
-        reason = f"prompt of {length} tokens leaves no room in the context of {context}" if length else "prompt is empty"
+        reason = (
+            f"prompt of {length} tokens leaves no room in the context of {context}" if length else "prompt is empty"
+        )
         return Generation((), None, reason)
     return Generation(tuple(_trimmed(lm, row.ids, stop_at_blank_line=stop_at_blank_line)), row.finish)
 

@@ -21,7 +21,7 @@ from fairwitness.lm.architectures import find_ff2, num_decoder_layers
 from fairwitness.lm.config import Attention, ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.source import resolve_source
-from fairwitness.lm.tokens import MAX_LETTERS, PromptEncoder
+from fairwitness.lm.tokens import MAX_LETTERS, SAMPLE, PromptEncoder
 
 UNLIMITED_CONTEXT = 2048
 """Context length taken for a model that states none (ALiBi positions have no limit of their own)."""
@@ -48,10 +48,10 @@ def inspect_model(config: ModelConfig) -> ModelFacts:
     ff2_names = find_ff2(skeleton, hf_config.model_type, config.ff2_module)
     tokenizer = load_tokenizer(source.folder, config)
     decoder_config = hf_config.get_text_config(decoder=True)
-    _check_vocabulary(tokenizer, int(decoder_config.vocab_size), config)
-    _check_letters(tokenizer, config)
+    vocab_size = int(decoder_config.vocab_size)
+    _check_prompts(tokenizer, vocab_size, config)
     notes: list[str] = []
-    pad_id = _pad_id(tokenizer, notes)
+    pad_id = _pad_id(tokenizer, vocab_size, notes)
     num_params = sum(parameter.numel() for parameter in skeleton.parameters())
     return ModelFacts(
         name=config.shown_name,
@@ -61,7 +61,7 @@ def inspect_model(config: ModelConfig) -> ModelFacts:
         attention=_attention(skeleton, config, notes),
         context_length=_context_length(decoder_config, tokenizer, notes),
         num_layers=num_decoder_layers(skeleton),
-        vocab_size=int(decoder_config.vocab_size),
+        vocab_size=vocab_size,
         num_params=num_params,
         num_ff2_params=sum(skeleton.get_parameter(f"{name}.weight").numel() for name in ff2_names),
         weight_bytes=num_params * _ITEM_BYTES[config.dtype],
@@ -120,35 +120,35 @@ def _load_hf_config(folder: Path, config: ModelConfig) -> PretrainedConfig:
         ) from error
 
 
-def _check_vocabulary(tokenizer: PreTrainedTokenizerBase, vocab_size: int, config: ModelConfig) -> None:
-    largest = max(tokenizer.get_vocab().values())
+def _check_prompts(tokenizer: PreTrainedTokenizerBase, vocab_size: int, config: ModelConfig) -> None:
+    """Every answer letter is one token of its own in either context, and every id has a row in the model."""
+    try:
+        encoder = PromptEncoder(tokenizer, config.prompt_style)
+        letters = encoder.letter_ids(MAX_LETTERS, "direct") + encoder.letter_ids(MAX_LETTERS, "cot_answer")
+        used = encoder.cot_answer(SAMPLE, [])
+    except ModelError as error:
+        raise ModelError(f"{config.model}: {error}") from error
+    # Added tokens may lie beyond the rows as long as nothing writes them, as many a pad token does.
+    own = set(tokenizer.get_vocab().values()) - set(tokenizer.added_tokens_decoder)
+    largest = max([*own, *letters, *used])
     if largest >= vocab_size:
         raise ModelError(
-            f"{config.model}: the tokenizer's largest id is {largest}, but the model has {vocab_size} rows; "
+            f"{config.model}: the tokenizer gives ids up to {largest}, but the model has {vocab_size} rows; "
             "tokenizer and model do not belong together"
         )
 
 
-def _check_letters(tokenizer: PreTrainedTokenizerBase, config: ModelConfig) -> None:
-    try:
-        encoder = PromptEncoder(tokenizer, config.prompt_style)
-        encoder.letter_ids(MAX_LETTERS, "direct")
-        encoder.letter_ids(MAX_LETTERS, "cot_answer")
-    except ModelError as error:
-        raise ModelError(f"{config.model}: {error}") from error
-
-
-def _pad_id(tokenizer: PreTrainedTokenizerBase, notes: list[str]) -> int:
+def _pad_id(tokenizer: PreTrainedTokenizerBase, vocab_size: int, notes: list[str]) -> int:
     """The pad id, or a stand-in: padding is masked and never attended to, so any id serves."""
-    if tokenizer.pad_token_id is not None:
-        return int(tokenizer.pad_token_id)
-    for role in ("eos", "unk", "bos"):
-        stand_in = getattr(tokenizer, f"{role}_token_id")
-        if stand_in is not None:
-            notes.append(f"tokenizer without pad token: {role} stands in; padding is never attended to")
-            return int(stand_in)
-    notes.append("tokenizer without pad token: id 0 stands in; padding is never attended to")
-    return 0
+    for role in ("pad", "eos", "unk", "bos"):
+        token_id = getattr(tokenizer, f"{role}_token_id")
+        if token_id is not None and token_id < vocab_size:
+            break
+    else:
+        role, token_id = "id 0", 0
+    if role != "pad":
+        notes.append(f"tokenizer without pad token: {role} stands in; padding is never attended to")
+    return int(token_id)
 
 
 def _attention(skeleton: PreTrainedModel, config: ModelConfig, notes: list[str]) -> Attention:

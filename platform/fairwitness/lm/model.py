@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -85,7 +86,7 @@ def _load_weights(config: ModelConfig, facts: ModelFacts) -> PreTrainedModel:
                 local_files_only=True,
                 output_loading_info=True,
             )
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
+    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         message = " ".join(str(error).split())[:400]
         raise ModelError(f"{config.model}: the weights cannot be loaded ({message})") from error
     absent = sorted(report["missing_keys"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from string import ascii_uppercase
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
@@ -18,8 +18,6 @@ LetterContext = Literal["direct", "cot_answer"]
 MAX_LETTERS = len(ascii_uppercase)
 _SENTINEL = "\u2402COT\u2403"
 _ANCHOR = "a"
-_SAMPLE = ("Which is it?", ("this", "that"))
-"""Stands for any problem where only the end of a prompt matters."""
 
 _FIXED_DATE = "26 Jul 2024"
 """Shown by templates that print today's date, so that prompts are the same tomorrow."""
@@ -39,6 +37,15 @@ class Question(Protocol):
     def choices(self) -> tuple[str, ...]:
         """The texts of the choices."""
         ...
+
+
+class _Sample(NamedTuple):
+    question: str
+    choices: tuple[str, ...]
+
+
+SAMPLE = _Sample("Which is it?", ("this", "that"))
+"""Stands for any problem where only the end of a prompt matters."""
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, text: str, *, parse_special: bool = False) -> list[int]:
@@ -153,8 +160,8 @@ class PromptEncoder:
             same = next((i for i, pair in enumerate(zip(prefix, ids, strict=False)) if pair[0] != pair[1]), len(ids))
             merged, apart = self._shown(ids[same:]), self._shown(prefix[same:])
             raise ModelError(
-                f"the tokenizer merges the answer cue with letter {letter}: {merged} in place of {apart} and {letter!r}; "
-                "the letter's probability cannot be read, use another model"
+                f"the tokenizer merges the answer cue with letter {letter}: "
+                f"{merged} in place of {apart} and {letter!r}; its probability cannot be read, use another model"
             )
         rest = ids[len(prefix) :]
         if len(rest) != 1:
@@ -169,10 +176,8 @@ class PromptEncoder:
         parse_special = self.style == "chat"
         if context == "cot_answer":
             return encode_continuation(self.tokenizer, self._cot_answer_suffix + letter, parse_special=parse_special)
-        if self.style == "plain":
-            text = prompts.direct_prompt(*_SAMPLE)
-        else:
-            text = self._render(prompts.chat_direct(*_SAMPLE))
+        plain = self.style == "plain"
+        text = prompts.direct_prompt(*SAMPLE) if plain else self._render(prompts.chat_direct(*SAMPLE))
         return encode(self.tokenizer, text + letter, parse_special=parse_special)
 
     @cached_property
@@ -180,7 +185,7 @@ class PromptEncoder:
         if self.style == "plain":
             return prompts.cot_answer_suffix()
         # The template shows what comes between the turns; the CoT's own ids are never touched.
-        rendered = self._render(prompts.chat_cot_answer(*_SAMPLE, _SENTINEL))
+        rendered = self._render(prompts.chat_cot_answer(*SAMPLE, _SENTINEL))
         parts = rendered.split(_SENTINEL)
         if len(parts) != 2:
             raise ModelError(

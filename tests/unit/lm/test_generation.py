@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-
 from dataclasses import replace
 
 import pytest
 import torch
+from tests.helpers.tiny_models import TINY_TYPES
+
 from fairwitness.lm.generation import Generation, completion_end, generate_greedy
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import decode, encode
-
-from tests.helpers.tiny_models import TINY_TYPES
 
 NEW_TOKENS = 24
 
@@ -61,7 +60,7 @@ class Scripted(torch.nn.Module):
         self.num_calls = 0
         self.batches: list[int] = []
 
-    def forward(self, *, input_ids, attention_mask, cache, use_cache, logits_to_keep):  # noqa: ANN001, ANN201
+    def forward(self, *, input_ids, attention_mask, cache, use_cache, logits_to_keep):
         turn = 0 if cache is None else cache
         self.num_calls += 1
         self.batches.append(len(input_ids))
@@ -75,8 +74,6 @@ class _Output:
     def __init__(self, logits: torch.Tensor, cache: int) -> None:
         self.logits = logits
         self.cache = cache
-
-
 
 
 def _scripted(lm: LanguageModel, *scripts: list[int]) -> LanguageModel:
@@ -162,7 +159,9 @@ def test_prompt_without_room_is_a_row_with_a_reason_and_the_rest_goes_on(tiny_ll
     for preserve_order in (False, True):
         results = generate_greedy(tiny_llama, prompts, 3, batch_size=4, preserve_order=preserve_order)
         assert results[0] == generate_greedy(tiny_llama, prompts[:1], 3, batch_size=1)[0]
-        assert results[1] == Generation((), None, f"prompt of {context} tokens leaves no room in the context of {context}")
+        assert results[1] == Generation(
+            (), None, f"prompt of {context} tokens leaves no room in the context of {context}"
+        )
         assert results[2] == Generation((), None, "prompt is empty")
         assert results[3].error is not None
 
