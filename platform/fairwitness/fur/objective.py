@@ -84,7 +84,8 @@ class GroupObjective:
         logits_NV = logits_at(self._model, batch.packed.ids_BT, batch.packed.positions)
         npo_K, kl_K = self._npo(logits_NV, batch), self._kl(logits_NV, batch)
         loss = (self._recipe.npo_coefficient * npo_K + self._recipe.kl_coefficient * kl_K).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        if loss.requires_grad:  # not in the first pass over a batch that holds retained rows only
+            loss.backward()  # type: ignore[no-untyped-call]
         return TaskLosses(npo_K.detach(), kl_K.detach())
 
     def reference_logprobs(self) -> list[float]:
@@ -109,7 +110,10 @@ class GroupObjective:
             return torch.zeros(self._num_tasks, device=self._device)
         logprobs_NV = torch.log_softmax(logits_NV[batch.retain_N], dim=-1)
         if batch.ref_retain_NV is None:
+            # Policy and reference are one: the term and its gradient are 0. Computed, the gradient would be rounding, which
+            # AdamW scales up to whole updates of the weights that the NPO term does not reach.
             batch.ref_retain_NV = logprobs_NV.detach()
+            logprobs_NV = batch.ref_retain_NV
         kl_N = kl_divergence(logprobs_NV, batch.ref_retain_NV, direction=self._recipe.kl_direction)
         return segment_sums(kl_N, batch.retain_task_N, self._num_tasks) / self._num_retained_K
 
