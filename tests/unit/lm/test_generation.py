@@ -11,6 +11,7 @@ import torch
 from tests.helpers.tiny_models import TINY_TYPES
 
 from fairwitness.lm.generation import Generation, completion_end, generate_greedy
+from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import decode, encode
 
@@ -204,3 +205,28 @@ def test_refuses_senseless_sizes(tiny_llama: LanguageModel) -> None:
         generate_greedy(tiny_llama, [[1]], 1, batch_size=0)
     assert generate_greedy(tiny_llama, [], 1, batch_size=1) == []
     assert generate_greedy(tiny_llama, [], 1, batch_size=1, preserve_order=True) == []
+
+
+def test_grouped_variants_write_what_each_would_alone(fresh_lm: Callable[[str], LanguageModel]) -> None:
+    prompts_per_variant = 2
+    lm = fresh_lm("llama")
+    prompts = _prompts(lm, 4)
+    draw = torch.Generator().manual_seed(0)
+    base = {name: weight.detach().clone() for name, weight in lm.ff2_weights().items()}
+    noise = [{name: 0.5 * torch.randn(w.shape, generator=draw) for name, w in base.items()} for _ in range(2)]
+    alone: list[Generation] = []
+    for k, variant in enumerate(noise):
+        for name, weight in lm.ff2_weights().items():
+            weight.copy_(base[name] + variant[name])
+        rows = prompts[k * prompts_per_variant : (k + 1) * prompts_per_variant]
+        alone += generate_greedy(lm, rows, NEW_TOKENS, batch_size=1)
+    for name, weight in lm.ff2_weights().items():
+        weight.copy_(base[name])
+    grouped = GroupedFF2.full(lm.model, lm.ff2_names, num_variants=2)
+    for weight_K, name in zip(grouped.parameters(), base, strict=True):
+        for k, variant in enumerate(noise):
+            weight_K.data[k] += variant[name]
+    with grouped:
+        together = generate_greedy(lm, prompts, NEW_TOKENS, batch_size=1, preserve_order=True)
+    assert together == alone
+    assert generate_greedy(lm, prompts, NEW_TOKENS, batch_size=1) != alone
