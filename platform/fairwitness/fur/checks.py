@@ -7,8 +7,11 @@ import math
 import torch
 from torch import Tensor
 
+from fairwitness.fur.config import EngineConfig
 from fairwitness.fur.items import CheckItem, SelfCheck
 from fairwitness.fur.objective import GroupObjective
+from fairwitness.fur.tasks import UnlearnGroup
+from fairwitness.fur.unlearn import unlearn_group
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import TargetTokens, next_token_logits, sequence_logprobs
@@ -16,22 +19,25 @@ from fairwitness.lm.snapshot import checksum
 
 TOLERANCE_NATS = {torch.float32: 2e-3, torch.bfloat16: 0.35}
 """How far two batch layouts of one model may differ in a logit. bfloat16 keeps 8 bits of each number."""
+CHECK_LR = 1e-3
 
 
-def self_checks(lm: LanguageModel, item: CheckItem, *, max_tokens: int) -> dict[str, SelfCheck]:
+def self_checks(lm: LanguageModel, item: CheckItem, engine: EngineConfig) -> dict[str, SelfCheck]:
     """Checks the arithmetic on real tasks of the run before anything is unlearned.
 
     - `npo_at_start`: the NPO loss of unchanged weights is (2/β)·ln 2.
     - `kl_at_start`: the KL term of unchanged weights is 0.
     - `policy_minus_reference`: the grouped model gives the log-probabilities of the plain one.
     - `left_padding`: a left-padded batch gives the logits of the prompts alone.
-    - `restored`: FF2 checksums before and after are the same.
+    - `restored`: FF2 checksums before and after a real update are the same.
     """
     before = checksum(lm.ff2_weights())
     tolerance = TOLERANCE_NATS[next(lm.model.parameters()).dtype]
-    found = _at_start(lm, item, max_tokens=max_tokens, tolerance=tolerance)
+    found = _at_start(lm, item, max_tokens=engine.max_tokens, tolerance=tolerance)
     padding = _left_padding_difference(lm, item.prompts)
     found["left_padding"] = SelfCheck(padding, tolerance, "largest difference of a logit, padded against alone")
+    recipe = item.recipe.model_copy(update={"num_iterations": 1})
+    unlearn_group(lm, UnlearnGroup(item.tasks, recipe, CHECK_LR, (), None), engine)
     changed = float(checksum(lm.ff2_weights()) != before)
     found["restored"] = SelfCheck(changed, 0.0, f"FF2 checksum {before[:12]} before and after")
     return found

@@ -63,7 +63,7 @@ class FurEngine:
             case StepScoreItem():
                 return score_steps(self.lm, item, max_tokens=tokens)
             case CheckItem():
-                return self_checks(self.lm, item, max_tokens=tokens)
+                return self_checks(self.lm, item, self.config)
             case CapacityItem():
                 return capacity(self.lm, item.longest, item.recipe, self.config)
         raise TypeError(f"no engine request: {type(item).__name__}")

@@ -90,6 +90,9 @@ def cell_faithfulness(
 ) -> CellFaithfulness:
     """Aggregates the `unlearning` rows of one cell.
 
+    Where all held-out answers stayed, the interval of specificity counts each held-out problem once per problem, however
+    many steps and iterations it was asked after.
+
     A problem enters through its own tasks only, so held-out problems, which have none, never do. A problem with some
     skipped or failed steps counts by its measured ones; without a measured step it is in no denominator and is
     listed under `excluded`. An undefined measurement is left out of its mean.
@@ -111,8 +114,8 @@ def cell_faithfulness(
     measured_steps = _of_agreeing(steps[steps["status"] == "ok"], agree)
     streams = iter(rng.spawn(9))
 
-    def mean(frame: pd.DataFrame, name: str, *, is_rate: bool = False) -> Estimate:
-        return _estimate(frame, name, next(streams), is_rate=is_rate)
+    def mean(frame: pd.DataFrame, name: str, *, is_rate: bool = False, trials: int = 1) -> Estimate:
+        return _estimate(frame, name, next(streams), is_rate=is_rate, trials=trials)
 
     status, first = steps["status"], steps.iloc[0]
     return CellFaithfulness(
@@ -122,7 +125,7 @@ def cell_faithfulness(
         method=str(first["method"]),
         lr=float(first["lr"]),
         efficacy=mean(iterations, "efficacy"),
-        specificity=mean(iterations, "specificity", is_rate=True),
+        specificity=mean(iterations, "specificity", is_rate=True, trials=_num_held_out(iterations)),
         ff_hard_any=mean(counted, "ff_hard_any", is_rate=True),
         ff_hard_final=mean(counted, "ff_hard_final", is_rate=True),
         step_flip_any=mean(measured_steps, "flipped_any", is_rate=True),
@@ -158,7 +161,7 @@ def choose_rate(cells: Sequence[CellFaithfulness], *, min_specificity: float = 9
     percent, value, nearest = max(rated, key=lambda item: (item[0], item[1], -item[2].lr))
     reason = (
         f"No feasible rate: none of {len(cells)} keeps specificity at {min_specificity:g} or above after rounding; "
-        f"nearest miss {nearest.lr:g} with specificity {percent:.1f} and efficacy {100 * value:.1f}."
+        f"nearest miss {_short(nearest.lr)} with specificity {percent:.1f} and efficacy {100 * value:.1f}."
     )
     return Infeasible(nearest, reason)
 
@@ -167,12 +170,22 @@ def _of_agreeing(frame: pd.DataFrame, agree: Mapping[str, bool | None]) -> pd.Da
     return frame.loc[frame["problem_key"].map(lambda key: bool(agree.get(str(key)))).to_numpy(dtype=bool)]
 
 
-def _estimate(frame: pd.DataFrame, name: str, rng: np.random.Generator, *, is_rate: bool) -> Estimate:
+def _estimate(frame: pd.DataFrame, name: str, rng: np.random.Generator, *, is_rate: bool, trials: int) -> Estimate:
     known = frame[frame[name].notna()]
     if known.empty:
         return undefined("no measured step of a problem whose direct and CoT answers agree")
     values = known[name].astype(float).to_numpy()
-    return cluster_mean(values, known["problem_key"].to_numpy(dtype=str), rng=rng, is_rate=is_rate)
+    keys = known["problem_key"].to_numpy(dtype=str)
+    return cluster_mean(values, keys, rng=rng, is_rate=is_rate, trials_per_cluster=trials)
+
+
+def _num_held_out(iterations: pd.DataFrame) -> int:
+    known = iterations["num_held_out"].dropna()
+    return max(1, int(known.min())) if len(known) else 1
+
+
+def _short(lr: float) -> str:
+    return f"{lr:g}".replace("e-0", "e-")
 
 
 def _percent(estimate: Estimate) -> float | None:

@@ -7,7 +7,8 @@ Undefined values are NaN or `pd.NA`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
 
@@ -91,14 +92,18 @@ def problem_results(steps: pd.DataFrame, agree: Mapping[str, bool | None]) -> pd
         (nullable); ff_soft_max (largest final ff-soft of a step) and its top_cot_step_index; agree; `counted`, whether
         the problem is in the denominator of ff-hard, and `reason`, why not.
     """
-    records = [
-        _problem_record(part, agree.get(str(key[1])))
-        for key, part in steps.groupby(["cell_key", "problem_key"], sort=False)
-    ]
+    groups: dict[tuple[str, str], list[dict[Hashable, Any]]] = {}
+    for task in steps[_PROBLEM_INPUTS].to_dict("records"):
+        groups.setdefault((str(task["cell_key"]), str(task["problem_key"])), []).append(task)
+    records = [_problem_record(tasks, agree.get(key)) for (_, key), tasks in groups.items()]
     frame = pd.DataFrame.from_records(records, columns=_PROBLEM_COLUMNS)
     return frame.astype({"ff_hard_any": "boolean", "ff_hard_final": "boolean", "agree": "boolean", "counted": bool})
 
 
+_PROBLEM_INPUTS = [
+    *("cell_key", "problem_key", "problem_id", "lr", "cot_step_index", "status", "reason"),
+    *("flipped_any", "flipped_final", "ff_soft_final"),
+]
 _PROBLEM_COLUMNS = [
     *("cell_key", "problem_key", "problem_id", "lr", "num_steps_ok", "num_steps_skipped", "num_steps_failed"),
     *("ff_hard_any", "ff_hard_final", "ff_soft_max", "top_cot_step_index", "agree", "counted", "reason"),
@@ -134,42 +139,36 @@ def _any_known(measured: pd.DataFrame) -> pd.Series[Any]:
     return known
 
 
-def _problem_record(part: pd.DataFrame, agree: bool | None) -> dict[str, Any]:
-    measured = part[part["status"] == "ok"]
-    first = part.iloc[0]
-    record: dict[str, Any] = {name: first[name] for name in ("cell_key", "problem_key", "problem_id", "lr")}
+def _problem_record(tasks: Sequence[Mapping[Hashable, Any]], agree: bool | None) -> dict[str, Any]:
+    measured = [task for task in tasks if task["status"] == "ok"]
+    record: dict[str, Any] = {name: tasks[0][name] for name in ("cell_key", "problem_key", "problem_id", "lr")}
     for status in ("ok", "skipped", "failed"):
-        record[f"num_steps_{status}"] = int((part["status"] == status).sum())
-    record["ff_hard_any"] = _kleene_any(measured["flipped_any"])
-    record["ff_hard_final"] = _kleene_any(measured["flipped_final"])
-    shifts = measured["ff_soft_final"].dropna()
-    record["ff_soft_max"] = float(shifts.max()) if len(shifts) else np.nan
-    record["top_cot_step_index"] = (
-        int(measured["cot_step_index"].to_numpy()[_argmax(measured)]) if len(shifts) else None
-    )
+        record[f"num_steps_{status}"] = sum(task["status"] == status for task in tasks)
+    record["ff_hard_any"] = _kleene_any([task["flipped_any"] for task in measured])
+    record["ff_hard_final"] = _kleene_any([task["flipped_final"] for task in measured])
+    shifted = [task for task in measured if not pd.isna(task["ff_soft_final"])]
+    top = max(shifted, key=lambda task: float(task["ff_soft_final"]), default=None)
+    record["ff_soft_max"] = np.nan if top is None else float(top["ff_soft_final"])
+    record["top_cot_step_index"] = None if top is None else int(top["cot_step_index"])
     record["agree"] = agree if agree is None else bool(agree)
-    record["reason"] = _why_not_counted(part, record)
+    record["reason"] = _why_not_counted(tasks, record)
     record["counted"] = record["reason"] is None
     return record
 
 
-def _argmax(measured: pd.DataFrame) -> int:
-    return int(np.nanargmax(measured["ff_soft_final"].to_numpy(dtype=np.float64)))
-
-
-def _why_not_counted(part: pd.DataFrame, record: Mapping[str, Any]) -> str | None:
+def _why_not_counted(tasks: Sequence[Mapping[Hashable, Any]], record: Mapping[str, Any]) -> str | None:
     if record["agree"] is None:
         return NO_BASE_ANSWER
     if not record["agree"]:
         return DISAGREE
     if not record["num_steps_ok"]:
-        common = part["reason"].dropna().value_counts(sort=True)
-        return f"no measured step ({common.index[0]})" if len(common) else "no measured step"
+        common = Counter(task["reason"] for task in tasks if isinstance(task["reason"], str)).most_common(1)
+        return f"no measured step ({common[0][0]})" if common else "no measured step"
     return FLIP_UNDEFINED if record["ff_hard_any"] is None or record["ff_hard_final"] is None else None
 
 
-def _kleene_any(flags: pd.Series[Any]) -> bool | None:
-    known = flags.dropna()
-    if known.any():
+def _kleene_any(flags: Sequence[Any]) -> bool | None:
+    known = [bool(flag) for flag in flags if not pd.isna(flag)]
+    if any(known):
         return True
-    return False if len(known) and len(known) == len(flags) else None
+    return False if known and len(known) == len(flags) else None

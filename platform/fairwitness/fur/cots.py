@@ -1,0 +1,223 @@
+"""The base model on a study's problems: direct answers, CoTs, answers given the CoTs, steps and their probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from string import ascii_uppercase
+from typing import Any
+
+from fairwitness.fleet.pool import EngineSpec, Pool
+from fairwitness.fur.items import AnswerItem, CotItem, CotOutcome, CotRequest, CotSteps, StepScoreItem
+from fairwitness.fur.sets import CotStep, cot_steps
+from fairwitness.fur.study import Study
+from fairwitness.fur.tasks import HeldOut, Ids, Question
+from fairwitness.lm.scoring import LetterAnswer
+from fairwitness.lm.tokens import decode
+from fairwitness.problems.problem import Problem
+
+QUESTIONS_PER_ITEM = 64
+COTS_PER_ITEM = 32
+
+
+@dataclass(frozen=True)
+class CotRecord:
+    """What the base model does with one problem.
+
+    Attributes:
+        problem: The problem.
+        prompt_ids: Prompt of the CoT.
+        cot_ids: The CoT as generated; empty where there is none.
+        text: The CoT's text.
+        finish: Why it ended; None where there is none.
+        direct: Answer without a CoT.
+        given_cot: Answer after the CoT.
+        steps: The CoT's steps.
+        base_logprobs: Mean log-probability of each step (nats); None for a step without tokens, or not yet scored.
+        status: `ok`, `skipped` or `failed`.
+        reason: Why it is not `ok`.
+    """
+
+    problem: Problem
+    prompt_ids: Ids
+    cot_ids: Ids = ()
+    text: str = ""
+    finish: str | None = None
+    direct: LetterAnswer | None = None
+    given_cot: LetterAnswer | None = None
+    steps: tuple[CotStep, ...] = ()
+    base_logprobs: tuple[float | None, ...] = ()
+    status: str = "ok"
+    reason: str | None = None
+
+    @property
+    def agree(self) -> bool | None:
+        """Whether direct answer and answer given the CoT are the same; None where one is missing."""
+        if self.direct is None or self.given_cot is None:
+            return None
+        return self.direct.index == self.given_cot.index
+
+    @property
+    def eligible(self) -> list[CotStep]:
+        """The steps that can be unlearned."""
+        return [step for step in self.steps if step.ineligible is None] if self.status == "ok" else []
+
+
+def question_of(study: Study, problem: Problem) -> Question:
+    """The direct question as token ids."""
+    return Question(tuple(study.encoder.direct(problem)), tuple(study.encoder.letter_ids(len(problem.choices), "direct")))
+
+
+def answer_questions(
+    study: Study, pool: Pool, spec: EngineSpec, problems: Sequence[Problem]
+) -> dict[str, LetterAnswer | str]:
+    """Direct answers by problem id; for a problem without one, the reason."""
+    found: dict[str, LetterAnswer | str] = {}
+    fitting = []
+    for problem in problems:
+        question = question_of(study, problem)
+        if len(question.ids) > study.facts.context_length:
+            found[problem.problem_id] = _too_long(study, len(question.ids))
+        else:
+            fitting.append((problem.problem_id, question))
+    batches = list(_chunks(fitting, QUESTIONS_PER_ITEM))
+    items = [AnswerItem(tuple(question for _, question in batch)) for batch in batches]
+    for outcome in pool.map(spec, items):
+        batch = batches[outcome.index]
+        values = outcome.value if outcome.error is None else [outcome.error] * len(batch)
+        found.update({name: value for (name, _), value in zip(batch, values, strict=True)})
+    return found
+
+
+def held_out_answers(study: Study, pool: Pool, spec: EngineSpec) -> tuple[HeldOut, ...]:
+    """The held-out questions with the base model's answers, computed once; one without an answer is left out."""
+    answers = answer_questions(study, pool, spec, study.data.selection.held_out)
+    return tuple(
+        HeldOut(question_of(study, problem), answer.index)
+        for problem in study.data.selection.held_out
+        if isinstance(answer := answers[problem.problem_id], LetterAnswer)
+    )
+
+
+def write_records(
+    study: Study, pool: Pool, spec: EngineSpec, problems: Sequence[Problem]
+) -> Iterator[list[CotRecord]]:
+    """Direct answers and CoTs of problems, cut into steps, in batches as they come; every problem exactly once."""
+    answers = answer_questions(study, pool, spec, problems)
+    ready: list[CotRecord] = []
+    unanswered: list[CotRecord] = []
+    for problem in problems:
+        record = CotRecord(problem, tuple(study.encoder.cot(problem)))
+        answer = answers[problem.problem_id]
+        if isinstance(answer, str):
+            unanswered.append(replace(record, status="failed", reason=answer))
+        else:
+            ready.append(replace(record, direct=answer))
+    if unanswered:
+        yield unanswered
+    ready.sort(key=lambda record: len(record.prompt_ids))
+    batches = list(_chunks(ready, COTS_PER_ITEM))
+    for outcome in pool.map(spec, (_cot_item(study, batch) for batch in batches)):
+        batch = batches[outcome.index]
+        if outcome.error is not None:
+            yield [replace(record, status="failed", reason=outcome.error) for record in batch]
+        else:
+            yield [_with_cot(study, record, cot) for record, cot in zip(batch, outcome.value, strict=True)]
+
+
+def score_records(pool: Pool, spec: EngineSpec, records: Sequence[CotRecord]) -> Iterator[list[CotRecord]]:
+    """The same records with the log-probabilities of their steps, in batches as they come."""
+    yield [record for record in records if not record.steps]
+    batches = list(_chunks([record for record in records if record.steps], COTS_PER_ITEM))
+    for outcome in pool.map(spec, (_score_item(batch) for batch in batches)):
+        batch = batches[outcome.index]
+        if outcome.error is not None:
+            yield [replace(record, status="failed", reason=outcome.error) for record in batch]
+        else:
+            yield [_with_scores(record, scores) for record, scores in zip(batch, outcome.value, strict=True)]
+
+
+def record_from_rows(
+    study: Study, problem: Problem, row: Mapping[str, Any], logprobs: Mapping[int, float | None]
+) -> CotRecord:
+    """A record as it was stored; steps are cut again from the stored ids, which gives the same ones.
+
+    Args:
+        study: The study.
+        problem: The problem.
+        row: Its row of `cots`.
+        logprobs: Stored log-probability of each step.
+    """
+    cot_ids = tuple(row["cot_ids"] or ())
+    steps = _steps(study, cot_ids)
+    return CotRecord(
+        problem,
+        tuple(row["prompt_ids"]),
+        cot_ids,
+        row["cot_text"] or "",
+        row["finish"],
+        _stored_answer(row, "direct"),
+        _stored_answer(row, "cot"),
+        steps,
+        tuple(logprobs.get(step.index) for step in steps),
+        row["status"],
+        row["reason"],
+    )
+
+
+def _stored_answer(row: Mapping[str, Any], name: str) -> LetterAnswer | None:
+    letter = row[f"{name}_letter"]
+    if letter is None:
+        return None
+    return LetterAnswer(tuple(row[f"{name}_probs"]), row[f"{name}_letter_mass"], ascii_uppercase.index(letter))
+
+
+def _cot_item(study: Study, batch: Sequence[CotRecord]) -> CotItem:
+    suffix = tuple(study.encoder.cot_answer_suffix_ids)
+    requests = tuple(
+        CotRequest(r.prompt_ids, suffix, tuple(study.encoder.letter_ids(len(r.problem.choices), "cot_answer")))
+        for r in batch
+    )
+    return CotItem(requests, study.config.cot)
+
+
+def _with_cot(study: Study, record: CotRecord, cot: CotOutcome) -> CotRecord:
+    text = decode(study.encoder.tokenizer, cot.ids)
+    record = replace(record, cot_ids=cot.ids, text=text, finish=cot.finish, given_cot=cot.answer)
+    if cot.error is not None:
+        status = "skipped" if cot.finish is not None and not cot.ids else "failed"
+        return replace(record, status=status, reason=cot.error)
+    steps = _steps(study, cot.ids)
+    return replace(record, steps=steps, base_logprobs=(None,) * len(steps))
+
+
+def _steps(study: Study, cot_ids: Ids) -> tuple[CotStep, ...]:
+    return tuple(cot_steps(partial(decode, study.encoder.tokenizer), cot_ids)) if cot_ids else ()
+
+
+def _score_item(batch: Sequence[CotRecord]) -> StepScoreItem:
+    return StepScoreItem(tuple(_scored(record) for record in batch))
+
+
+def _scored(record: CotRecord) -> CotSteps:
+    offset = len(record.prompt_ids)
+    ranges = tuple((offset + s.token_start, offset + s.token_end) for s in record.steps if s.token_end > s.token_start)
+    return CotSteps((*record.prompt_ids, *record.cot_ids), ranges)
+
+
+def _with_scores(record: CotRecord, scores: Sequence[float]) -> CotRecord:
+    values = iter(scores)
+    return replace(
+        record, base_logprobs=tuple(next(values) if s.token_end > s.token_start else None for s in record.steps)
+    )
+
+
+def _too_long(study: Study, num_tokens: int) -> str:
+    return f"the question has {num_tokens} tokens, the model's context holds {study.facts.context_length}"
+
+
+def _chunks(values: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    values = list(values)
+    for start in range(0, len(values), size):
+        yield values[start : start + size]

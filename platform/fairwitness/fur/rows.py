@@ -1,0 +1,214 @@
+"""Rows of the tables, made from what engines return. Pure: records in, dicts out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from string import ascii_uppercase
+from typing import Any
+
+from fairwitness.fur.config import RecipeConfig
+from fairwitness.fur.cots import CotRecord
+from fairwitness.fur.study import DataSet, Study
+from fairwitness.fur.tasks import HeldOut, Measured, TaskResult
+from fairwitness.problems.problem import Problem
+from fairwitness.problems.records import Refused
+from fairwitness.records.keys import key_of
+
+Row = dict[str, Any]
+
+
+def problem_rows(data: DataSet) -> list[Row]:
+    """Rows of `problems`: the measured ones, then the refused records."""
+    return [_problem_row(data, p) for p in data.selection.measured] + [_refused_row(data, r) for r in data.loaded.refused]
+
+
+def _problem_row(data: DataSet, problem: Problem) -> Row:
+    return {
+        "key": data.problem_key(problem),
+        "data_set": data.loaded.name,
+        "data_revision": data.loaded.data_revision,
+        "split": problem.split,
+        "problem_id": problem.problem_id,
+        "question": problem.question,
+        "choices": list(problem.choices),
+        "gold": problem.gold,
+        "metadata_json": json.dumps(dict(problem.metadata), sort_keys=True, ensure_ascii=False),
+        "source": None,
+        "status": "ok",
+        "reason": None,
+    }
+
+
+def _refused_row(data: DataSet, refused: Refused) -> Row:
+    where = f"{refused.source}:{refused.line}"
+    return {
+        "key": key_of(data_set=data.loaded.name, revision=data.loaded.data_revision, source=where, field=refused.field),
+        "data_set": data.loaded.name,
+        "data_revision": data.loaded.data_revision,
+        "source": where,
+        "status": "refused",
+        "reason": str(refused),
+    }
+
+
+def cot_row(study: Study, record: CotRecord) -> Row:
+    """Row of `cots` for one problem."""
+    row: Row = {
+        "key": study.cot_key(record.problem),
+        **_scope(study),
+        "problem_key": study.data.problem_key(record.problem),
+        "problem_id": record.problem.problem_id,
+        "model_revision": study.facts.revision,
+        "prompt_style": study.model.prompt_style,
+        "seed": study.config.seed,
+        "prompt_ids": list(record.prompt_ids),
+        "cot_ids": list(record.cot_ids),
+        "cot_text": record.text,
+        "finish": record.finish,
+        "agree": record.agree,
+        "num_cot_steps": len(record.steps),
+        "status": record.status,
+        "reason": record.reason,
+    }
+    for name, answer in (("direct", record.direct), ("cot", record.given_cot)):
+        if answer is not None:
+            row |= {
+                f"{name}_letter": ascii_uppercase[answer.index],
+                f"{name}_probs": list(answer.probs),
+                f"{name}_letter_mass": answer.mass,
+            }
+    return row
+
+
+def cot_step_rows(study: Study, record: CotRecord) -> list[Row]:
+    """Rows of `cot_steps` for one CoT."""
+    cot_key = study.cot_key(record.problem)
+    return [
+        {
+            "key": key_of(cot=cot_key, cot_step=step.index),
+            "scope_key": study.scope_key,
+            "data_set": study.data.loaded.name,
+            "cot_key": cot_key,
+            "problem_id": record.problem.problem_id,
+            "cot_step_index": step.index,
+            "char_start": step.char_start,
+            "char_end": step.char_end,
+            "token_start": step.token_start,
+            "token_end": step.token_end,
+            "text": step.text,
+            "content_words": list(step.words),
+            "content_positions": [p for word in step.word_positions for p in word],
+            "eligible": step.ineligible is None,
+            "base_logprob": record.base_logprobs[step.index],
+            "status": "ok" if step.ineligible is None else "skipped",
+            "reason": step.ineligible,
+        }
+        for step in record.steps
+    ]
+
+
+def _scope(study: Study) -> Row:
+    return {"scope_key": study.scope_key, "data_set": study.data.loaded.name, "model": study.facts.name}
+
+
+def task_key(study: Study, lr: float, problem: Problem, cot_step_index: int | None) -> str:
+    """Key of one task; without a step, of the row that says why a problem has none."""
+    return key_of(cell=study.cell_key(lr), cot=study.cot_key(problem), cot_step=cot_step_index)
+
+
+def unmeasured_row(
+    study: Study, record: CotRecord, cot_step_index: int | None, lr: float, *, status: str, reason: str, attempt: int = 1
+) -> Row:
+    """Row of `unlearning` for a task that was skipped or failed."""
+    key = task_key(study, lr, record.problem, cot_step_index)
+    row = _task_columns(study, record, cot_step_index, lr, key, attempt)
+    return {**row, "key": key_of(task_key=key, iteration=0), "iteration": 0, "status": status, "reason": reason}
+
+
+def measured_rows(
+    study: Study,
+    record: CotRecord,
+    cot_step_index: int,
+    lr: float,
+    result: TaskResult,
+    held_out: Sequence[HeldOut],
+    *,
+    attempt: int,
+    worker: str,
+    duration_s: float,
+) -> list[Row]:
+    """Rows of `unlearning` for a measured task, one per iteration."""
+    common = _task_columns(study, record, cot_step_index, lr, result.task_key, attempt)
+    common |= {"group_size": result.group_size, "worker": worker, "duration_s": duration_s, "status": "ok"}
+    rows = [
+        {**common, **_measured_columns(record, cot_step_index, measured, held_out, study.config.recipe)}
+        for measured in result.measured
+    ]
+    if result.cot_after is not None:
+        rows[-1] |= {
+            "cot_after_ids": list(result.cot_after.ids),
+            "cot_after_text": result.cot_after.text,
+            "cot_after_letter": ascii_uppercase[result.cot_after.index],
+        }
+    for row in rows:
+        row["key"] = key_of(task_key=result.task_key, iteration=row["iteration"])
+    return rows
+
+
+def _task_columns(
+    study: Study, record: CotRecord, cot_step_index: int | None, lr: float, key: str, attempt: int
+) -> Row:
+    return {
+        "task_key": key,
+        "cell_key": study.cell_key(lr),
+        **_scope(study),
+        "attempt": attempt,
+        "model_revision": study.facts.revision,
+        "problem_id": record.problem.problem_id,
+        "problem_key": study.data.problem_key(record.problem),
+        "cot_key": study.cot_key(record.problem),
+        "cot_step_index": cot_step_index,
+        "method": study.config.recipe.method.kind,
+        "lr": lr,
+        "seed": study.config.seed,
+    }
+
+
+def _measured_columns(
+    record: CotRecord, cot_step_index: int, measured: Measured, held_out: Sequence[HeldOut], recipe: RecipeConfig
+) -> Row:
+    assert record.direct is not None
+    base_logprob = record.base_logprobs[cot_step_index]
+    assert base_logprob is not None
+    unchanged = [now == held.base_index for now, held in zip(measured.held_out, held_out, strict=True)]
+    return {
+        "iteration": measured.iteration,
+        "base_letter": ascii_uppercase[record.direct.index],
+        "base_probs": list(record.direct.probs),
+        "predicted_letter": ascii_uppercase[measured.index],
+        "probs": list(measured.probs),
+        "letter_mass": measured.letter_mass,
+        "flipped": measured.index != record.direct.index,
+        "base_cot_step_logprob": base_logprob,
+        "cot_step_logprob": measured.cot_step_logprob,
+        "efficacy": efficacy(base_logprob, measured.cot_step_logprob),
+        "specificity": sum(unchanged) / len(unchanged) if unchanged else None,
+        "num_held_out": len(unchanged),
+        "held_out_letters": [ascii_uppercase[index] for index in measured.held_out],
+        "npo_loss": measured.npo_loss,
+        "kl_loss": measured.kl_loss,
+        "loss": recipe.npo_coefficient * measured.npo_loss + recipe.kl_coefficient * measured.kl_loss,
+    }
+
+
+def efficacy(base_logprob: float, logprob: float) -> float:
+    """Share of the step's probability that unlearning took away, `(p0 - p*)/p0` with p = exp(mean log p).
+
+    At most 1; negative where the step became more probable. Computed as `-expm1(log p* - log p0)`, exact for small
+    changes.
+
+    Source: FUR, Eq. 1 and 2.
+    """
+    return -math.expm1(logprob - base_logprob)

@@ -1,0 +1,135 @@
+"""Which tasks a study has, which rows need no measurement, and how tasks are packed into groups. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from fairwitness.fur.cots import CotRecord, question_of
+from fairwitness.fur.rows import Row, task_key, unmeasured_row
+from fairwitness.fur.sets import draw_retain, item_rng
+from fairwitness.fur.study import Study
+from fairwitness.fur.tasks import HeldOut, StepTokens, UnlearnGroup, UnlearnTask
+
+DISAGREE = "direct and CoT answers differ"
+NO_OTHERS = "no other problem has an eligible cot_step to retain"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One task to measure: its place in the study, and what the engine gets."""
+
+    record: CotRecord
+    cot_step_index: int
+    lr: float
+    attempt: int
+    task: UnlearnTask
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All tasks of a study.
+
+    Attributes:
+        planned: The tasks to measure, those of one rate after those of another.
+        rows: Rows of the tasks that are skipped or failed without measurement.
+        num_finished: Tasks that an earlier job finished.
+    """
+
+    planned: tuple[Planned, ...]
+    rows: tuple[Row, ...]
+    num_finished: int
+
+
+def make_schedule(
+    study: Study, records: Sequence[CotRecord], finished: AbstractSet[str], attempts: Mapping[str, int]
+) -> Schedule:
+    """Decides for every step of every problem and rate whether it is measured, skipped, failed or already finished.
+
+    Args:
+        study: The study.
+        records: All its problems.
+        finished: Keys of tasks that an earlier job finished.
+        attempts: How often a task was tried before, by key.
+    """
+    records = sorted(records, key=lambda record: record.problem.problem_id)
+    pool = [(r.problem.problem_id, _contexts(r)) for r in records if r.eligible]
+    planned: list[Planned] = []
+    rows: list[Row] = []
+    num_finished = 0
+    tasks: dict[tuple[str, int], UnlearnTask] = {}
+    for lr in study.rates:
+        for record in records:
+            for index, status, reason in _verdicts(study, record, len(pool)):
+                key = task_key(study, lr, record.problem, index)
+                attempt = attempts.get(key, 0) + 1
+                if key in finished:
+                    num_finished += 1
+                elif reason is None:
+                    assert index is not None
+                    place = (record.problem.problem_id, index)
+                    if place not in tasks:
+                        tasks[place] = _task(study, record, index, pool)
+                    planned.append(Planned(record, index, lr, attempt, replace(tasks[place], task_key=key)))
+                else:
+                    rows.append(unmeasured_row(study, record, index, lr, status=status, reason=reason, attempt=attempt))
+    return Schedule(tuple(planned), tuple(rows), num_finished)
+
+
+def pack_groups(planned: Sequence[Planned], size: int, num_workers: int) -> list[list[Planned]]:
+    """Tasks of one rate and similar length, at most `size` together, and enough groups for all workers."""
+    by_rate: dict[float, list[Planned]] = {}
+    for item in planned:
+        by_rate.setdefault(item.lr, []).append(item)
+    size = max(1, min(size, -(-len(planned) // num_workers)))
+    groups = []
+    for items in by_rate.values():
+        items.sort(key=lambda item: (-item.task.num_tokens, item.task.task_key))
+        count = -(-len(items) // size)
+        even = -(-len(items) // count)
+        groups += [items[start : start + even] for start in range(0, len(items), even)]
+    return groups
+
+
+def engine_group(study: Study, group: Sequence[Planned], held_out: tuple[HeldOut, ...]) -> UnlearnGroup:
+    """What the engine is sent for a group."""
+    config = study.config
+    cot_after = config.cot if config.measure.cot_after else None
+    return UnlearnGroup(tuple(item.task for item in group), config.recipe, group[0].lr, held_out, cot_after)
+
+
+def _verdicts(
+    study: Study, record: CotRecord, num_with_steps: int
+) -> Iterator[tuple[int | None, str, str | None]]:
+    if record.status != "ok" or not record.steps:
+        status = record.status if record.status != "ok" else "skipped"
+        yield None, status, record.reason or "the CoT has no cot_step"
+        return
+    disagree = not record.agree and not study.config.measure.disagreeing
+    for step in record.steps:
+        reason = step.ineligible or (DISAGREE if disagree else None) or (NO_OTHERS if num_with_steps < 2 else None)
+        yield step.index, "skipped", reason
+
+
+def _contexts(record: CotRecord) -> list[StepTokens]:
+    return [step.tokens(record.prompt_ids, record.cot_ids) for step in record.eligible]
+
+
+def _task(
+    study: Study, record: CotRecord, index: int, pool: Sequence[tuple[str, Sequence[StepTokens]]]
+) -> UnlearnTask:
+    assert record.direct is not None
+    problem_id, seed = record.problem.problem_id, study.config.seed
+    after = study.config.measure.cot_after
+    return UnlearnTask(
+        task_key="",
+        forget=record.steps[index].tokens(record.prompt_ids, record.cot_ids),
+        retain=draw_retain(pool, problem_id, index, study.config.recipe, seed=seed),
+        question=question_of(study, record.problem),
+        base_index=record.direct.index,
+        cot_prompt=record.prompt_ids if after else (),
+        cot_answer_suffix=tuple(study.encoder.cot_answer_suffix_ids) if after else (),
+        seed=int(item_rng(seed, problem_id, index, "task").integers(2**31)),
+    )
+

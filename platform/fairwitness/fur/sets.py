@@ -1,0 +1,123 @@
+"""From a CoT to what is forgotten and what is retained. Token ids are sliced, never made again from text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairwitness.config import fingerprint
+from fairwitness.fur.config import RecipeConfig
+from fairwitness.fur.tasks import Ids, StepTokens
+from fairwitness.text.alignment import align_tokens, content_positions, tokens_of_steps
+from fairwitness.text.content_words import content_words_in
+from fairwitness.text.segmentation import segment
+
+MIN_CONTENT_WORDS = 2
+"""A cot_step with fewer content words is not unlearned (FUR §4.1)."""
+
+
+@dataclass(frozen=True)
+class CotStep:
+    """One step of a generated CoT.
+
+    Attributes:
+        index: Position in the CoT, 0 first.
+        char_start: First character in the CoT's text.
+        char_end: One past the last character.
+        token_start: First token in the CoT's ids.
+        token_end: One past the last token.
+        text: The step as written.
+        words: Its content words.
+        word_positions: For each content word, the indices of its tokens in the CoT's ids.
+    """
+
+    index: int
+    char_start: int
+    char_end: int
+    token_start: int
+    token_end: int
+    text: str
+    words: tuple[str, ...]
+    word_positions: tuple[Ids, ...]
+
+    @property
+    def ineligible(self) -> str | None:
+        """Why the step is not unlearned, or None when it is."""
+        if self.token_end <= self.token_start:
+            return "no token of its own"
+        if len(self.words) < MIN_CONTENT_WORDS:
+            return f"fewer than {MIN_CONTENT_WORDS} content words"
+        return None
+
+    def tokens(self, prompt_ids: Sequence[int], cot_ids: Sequence[int]) -> StepTokens:
+        """The step in its context: prompt, earlier steps, itself."""
+        offset = len(prompt_ids)
+        words = tuple(tuple(offset + p for p in word) for word in self.word_positions)
+        return StepTokens((*prompt_ids, *cot_ids[: self.token_end]), offset + self.token_start, words)
+
+
+def cot_steps(decode: Callable[[Sequence[int]], str], cot_ids: Sequence[int]) -> list[CotStep]:
+    """Cuts a generated CoT into steps, with the tokens and content words of each.
+
+    Args:
+        decode: Decodes ids to text.
+        cot_ids: The ids as generated.
+
+    Returns:
+        The steps in order; they cover all characters and all tokens. A content word without a token of its own is left
+        out (its token belongs to the word before).
+
+    Source: FUR §4.1, §5 (preprocessing).
+    """
+    text, token_spans = align_tokens(decode, cot_ids)
+    spans = segment(text)
+    tokens = tokens_of_steps(token_spans, text, spans)
+    steps = []
+    for index, (span, inside, words) in enumerate(zip(spans, tokens, content_words_in(text, spans), strict=True)):
+        local = [token_spans[t] for t in inside]
+        pairs = zip(words, content_positions(local, words), strict=True)
+        found = [(word.text, tuple(inside.start + p for p in positions)) for word, positions in pairs if positions]
+        steps.append(
+            CotStep(
+                index=index,
+                char_start=span.start,
+                char_end=span.end,
+                token_start=inside.start,
+                token_end=inside.stop,
+                text=text[span.start : span.end],
+                words=tuple(word for word, _ in found),
+                word_positions=tuple(positions for _, positions in found),
+            )
+        )
+    return steps
+
+
+def draw_retain(
+    pool: Sequence[tuple[str, Sequence[StepTokens]]], problem_id: str, cot_step_index: int, recipe: RecipeConfig, *, seed: int
+) -> tuple[StepTokens, ...]:
+    """Draws the retain set of a task: one eligible step from each of some other problems.
+
+    The draw depends on the seed, the problem and the step alone, not on the order of the pool or on the learning rate.
+    With fewer other problems than asked for, all of them are used.
+
+    Args:
+        pool: Per problem its id and its eligible steps (at least one).
+        problem_id: The problem whose step is forgotten.
+        cot_step_index: That step.
+        recipe: `num_retain`; with `retain: reference` one step only.
+        seed: Seed of the run.
+
+    Source: FUR §4.1, App. E.
+    """
+    others = sorted((item for item in pool if item[0] != problem_id), key=lambda item: item[0])
+    number = 1 if recipe.retain == "reference" else recipe.num_retain
+    rng = item_rng(seed, problem_id, cot_step_index)
+    chosen = rng.permutation(len(others))[:number]
+    return tuple(others[i][1][int(rng.integers(len(others[i][1])))] for i in chosen)
+
+
+def item_rng(seed: int, *item: str | int) -> np.random.Generator:
+    """A generator that depends on the run's seed and the item's name alone."""
+    return np.random.default_rng(int(fingerprint([seed, *item]), 16))

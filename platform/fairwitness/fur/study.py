@@ -1,0 +1,143 @@
+"""One model on one data set: what is to be measured, and the keys of everything that comes out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fairwitness.config import fingerprint
+from fairwitness.errors import DataError
+from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.facts import ModelFacts
+from fairwitness.lm.inspect import inspect_model, load_tokenizer
+from fairwitness.lm.tokens import PromptEncoder
+from fairwitness.problems.config import DataConfig
+from fairwitness.problems.load import load_problems
+from fairwitness.problems.problem import Problem
+from fairwitness.problems.records import LoadedProblems
+from fairwitness.problems.selection import Selection, select
+from fairwitness.records.keys import code_revision, key_of
+from fairwitness.text.content_words import tagger_revision
+from fairwitness.text.segmentation import segmenter_revision
+
+Loader = Callable[[DataConfig, int], LoadedProblems]
+"""Loads a data set that another package makes, such as the organism's world."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set as it is used in this run."""
+
+    config: DataConfig
+    loaded: LoadedProblems
+    selection: Selection
+
+    @cached_property
+    def content_key(self) -> str:
+        """Hash of the problems measured and held out."""
+        parts = [[_content(p) for p in group] for group in (self.selection.measured, self.selection.held_out)]
+        return key_of(name=self.loaded.name, revision=self.loaded.data_revision, problems=parts)
+
+    def problem_key(self, problem: Problem) -> str:
+        """Key of a problem in the table `problems`."""
+        return key_of(data_set=self.loaded.name, revision=self.loaded.data_revision, problem=_content(problem))
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """One model on one data set.
+
+    Attributes:
+        config: The whole run's configuration.
+        model: The model's part of it.
+        facts: What is known of the model.
+        data: The data set.
+        encoder: Prompts of this model as token ids.
+        scope_key: Hash of all that the base measurements depend on.
+    """
+
+    config: FurSweepConfig
+    model: ModelConfig
+    facts: ModelFacts
+    data: DataSet
+    encoder: PromptEncoder
+    scope_key: str
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates of this model."""
+        return self.config.rates_of(self.model)
+
+    @property
+    def label(self) -> str:
+        """Model and data set, for people."""
+        return f"{self.facts.name} on {self.data.loaded.name}"
+
+    def cell_key(self, lr: float) -> str:
+        """Hash of all that the results of one rate depend on."""
+        return key_of(
+            scope=self.scope_key, recipe=self.config.recipe.model_dump(mode="json"), lr=lr, cot_after=self.config.measure.cot_after
+        )
+
+    def cot_key(self, problem: Problem) -> str:
+        """Key of a problem's CoT."""
+        return key_of(scope=self.scope_key, problem=self.data.problem_key(problem))
+
+
+def prepare_studies(config: FurSweepConfig, loaders: Mapping[str, Loader]) -> list[Study]:
+    """Reads all data sets and looks at all models, before any model is loaded.
+
+    Raises:
+        ConfigError, DataError, ModelError: Something cannot be used; the message says what and what to do.
+    """
+    data_sets = [_prepare_data(data, config.seed, loaders) for data in config.data_sets]
+    names = [data.loaded.name for data in data_sets]
+    if len(set(names)) < len(names):
+        raise DataError(f"data_sets: two have the same name among {', '.join(names)}; give each a `name`")
+    studies = []
+    for model in config.models:
+        facts = inspect_model(model)
+        encoder = PromptEncoder(load_tokenizer(facts.folder, model), model.prompt_style)
+        most = max(len(p.choices) for data in data_sets for p in (*data.selection.measured, *data.selection.held_out))
+        for context in ("direct", "cot_answer"):
+            encoder.letter_ids(most, context)
+        studies += [_study(config, model, facts, data, encoder) for data in data_sets]
+    return studies
+
+
+def _prepare_data(data: DataConfig, seed: int, loaders: Mapping[str, Loader]) -> DataSet:
+    load = loaders.get(data.data_set, lambda settings, number: load_problems(settings, seed=number))
+    loaded = load(data, seed)
+    draw = select(loaded, num_problems=data.num_problems, num_held_out=data.num_held_out, seed=seed)
+    return DataSet(data, loaded, draw)
+
+
+def _study(
+    config: FurSweepConfig, model: ModelConfig, facts: ModelFacts, data: DataSet, encoder: PromptEncoder
+) -> Study:
+    scope = key_of(
+        model=facts.revision,
+        ff2=list(facts.ff2_names),
+        dtype=model.dtype,
+        attention=model.attention,
+        prompt_style=model.prompt_style,
+        data=data.content_key,
+        seed=config.seed,
+        cot=config.cot.model_dump(mode="json"),
+        code=code_revision(),
+        segmenter=segmenter_revision(),
+        tagger=tagger_revision(),
+    )
+    return Study(config, model, facts, data, encoder, scope)
+
+
+def _content(problem: Problem) -> list[object]:
+    return [problem.problem_id, problem.question, list(problem.choices), problem.gold, problem.split]
+
+
+def studies_fingerprint(studies: Sequence[Study]) -> str:
+    """Hash of everything that a run measures."""
+    return fingerprint([[s.scope_key, [s.cell_key(lr) for lr in s.rates]] for s in studies])
+

@@ -1,0 +1,164 @@
+"""Runs one study on a pool and stores every row as it comes."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow.compute as pc
+
+from fairwitness.fleet.pool import Outcome, Pool
+from fairwitness.fur.client import EngineClient
+from fairwitness.fur.cots import CotRecord, record_from_rows, score_records, write_records
+from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, problem_rows, unmeasured_row
+from fairwitness.fur.schedule import Planned, Schedule, engine_group, make_schedule, pack_groups
+from fairwitness.fur.study import Study
+from fairwitness.fur.tasks import HeldOut, TaskResult
+from fairwitness.records.progress import Progress
+from fairwitness.records.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class StudyRun:
+    """Owns one study's progress through base measurement, self-checks and unlearning."""
+
+    def __init__(self, study: Study, pool: Pool, store: Store, *, on_cell: Callable[[str], None]) -> None:
+        """Prepares; nothing is run yet.
+
+        Args:
+            study: What to measure.
+            pool: Where.
+            store: Where rows go.
+            on_cell: Called with the key of each cell that is complete in the store.
+        """
+        self.study, self.pool, self.store, self.on_cell = study, pool, store, on_cell
+        self.client = EngineClient(study, pool)
+
+    def run(self) -> None:
+        """Measures everything that is not in the store yet.
+
+        Raises:
+            ModelError: The model cannot be loaded, or fails a self-check.
+            DataError: No held-out question can be answered.
+            StoreError: Rows cannot be written.
+        """
+        self.store.append("problems", new_rows(self.store, "problems", problem_rows(self.study.data)))
+        records = self.base_records()
+        schedule = self.schedule(records)
+        self.store.append("unlearning", schedule.rows)
+        if schedule.num_finished:
+            log.info("%s: %d tasks are finished already", self.study.label, schedule.num_finished)
+        if schedule.planned:
+            self._unlearn(schedule)
+        self.store.flush()
+        for lr in self.study.rates:
+            self.on_cell(self.study.cell_key(lr))
+
+    def base_records(self) -> list[CotRecord]:
+        """The base model on every measured problem, from the store where it is there."""
+        stored = self._stored_records()
+        missing = [p for p in self.study.data.selection.measured if p.problem_id not in stored]
+        if missing:
+            with Progress(len(missing), f"{self.study.label}: CoTs") as progress:
+                for batch in write_records(self.study, self.pool, self.client.spec, missing):
+                    stored.update({record.problem.problem_id: record for record in batch})
+                    count(progress, [record.status for record in batch])
+        unscored = [r for r in stored.values() if r.status == "ok" and not _is_scored(r)]
+        others = [r for r in stored.values() if r.problem in missing and r not in unscored]
+        self._store_records(others)
+        for batch in score_records(self.pool, self.client.spec, unscored):
+            stored.update({record.problem.problem_id: record for record in batch})
+            self._store_records(batch)
+        self.store.flush()
+        return list(stored.values())
+
+    def schedule(self, records: Sequence[CotRecord]) -> Schedule:
+        """All tasks of the study, those of earlier jobs set apart."""
+        cells = [self.study.cell_key(lr) for lr in self.study.rates]
+        where = pc.field("cell_key").isin(cells) & (pc.field("status") == "failed")
+        failed = self.store.read("unlearning", ["task_key", "attempt"], where).to_pylist()
+        attempts = {row["task_key"]: row["attempt"] for row in failed}
+        return make_schedule(self.study, records, self.store.finished_keys("unlearning"), attempts)
+
+    def _unlearn(self, schedule: Schedule) -> None:
+        held_out = self.client.held_out()
+        self.client.check(schedule.planned)
+        size = self.client.capacity(schedule.planned, held_out).group_size
+        groups = pack_groups(schedule.planned, size, self.study.config.pool.max_actors)
+        left = Counter(item.lr for item in schedule.planned)
+        items = (engine_group(self.study, group, held_out) for group in groups)
+        with Progress(len(schedule.planned), f"{self.study.label}: unlearning") as progress:
+            for outcome in self.pool.map(self.client.spec, items):
+                group = groups[outcome.index]
+                count(progress, self._store_group(group, outcome, held_out))
+                left[group[0].lr] -= len(group)
+                if not left[group[0].lr]:
+                    self.store.flush()
+                    self.on_cell(self.study.cell_key(group[0].lr))
+
+    def _store_group(self, group: Sequence[Planned], outcome: Outcome, held_out: Sequence[HeldOut]) -> list[str]:
+        results: Iterable[TaskResult | None] = outcome.value if outcome.error is None else [None] * len(group)
+        statuses = []
+        for item, result in zip(group, results, strict=True):
+            error = outcome.error if result is None else result.error
+            if result is None or error is not None:
+                rows = [
+                    unmeasured_row(
+                        self.study, item.record, item.cot_step_index, item.lr,
+                        status="failed", reason=str(error), attempt=item.attempt,
+                    )
+                ]  # fmt: skip
+            else:
+                rows = measured_rows(
+                    self.study, item.record, item.cot_step_index, item.lr, result, held_out,
+                    attempt=item.attempt, worker=outcome.worker, duration_s=outcome.duration_s,
+                )  # fmt: skip
+            self.store.append("unlearning", rows)
+            statuses.append(str(rows[0]["status"]))
+        return statuses
+
+    def _stored_records(self) -> dict[str, CotRecord]:
+        where = (pc.field("scope_key") == self.study.scope_key) & (pc.field("status") != "failed")
+        rows = {row["problem_id"]: row for row in self.store.read("cots", where=where).to_pylist()}
+        steps = self.store.read("cot_steps", ["problem_id", "cot_step_index", "base_logprob"], where).to_pylist()
+        logprobs: dict[str, dict[int, float | None]] = {}
+        for step in steps:
+            logprobs.setdefault(step["problem_id"], {})[step["cot_step_index"]] = step["base_logprob"]
+        return {
+            p.problem_id: record_from_rows(self.study, p, rows[p.problem_id], logprobs.get(p.problem_id, {}))
+            for p in self.study.data.selection.measured
+            if p.problem_id in rows
+        }
+
+    def _store_records(self, records: Sequence[CotRecord]) -> None:
+        rows = new_rows(self.store, "cots", [cot_row(self.study, record) for record in records])
+        steps = [row for record in records if record.status == "ok" for row in cot_step_rows(self.study, record)]
+        self.store.append("cot_steps", new_rows(self.store, "cot_steps", steps))
+        self.store.append("cots", rows)
+
+
+def new_rows(store: Store, table: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows whose key is not finished in the store."""
+    known = store.finished_keys(table)
+    return [row for row in rows if row["key"] not in known]
+
+
+def count(progress: Progress, statuses: Sequence[str]) -> None:
+    """Counts finished items by status."""
+    number = Counter(statuses)
+    progress.advance(number["ok"], skipped=number["skipped"], failed=number["failed"])
+
+
+def _is_scored(record: CotRecord) -> bool:
+    return all(
+        value is not None or step.token_end <= step.token_start
+        for step, value in zip(record.steps, record.base_logprobs, strict=True)
+    )
+
+
+def iterate_cells(studies: Sequence[Study]) -> Iterator[str]:
+    """Keys of all cells of all studies."""
+    return (study.cell_key(lr) for study in studies for lr in study.rates)

@@ -1,0 +1,76 @@
+"""Configuration of a FUR sweep over models, data sets and learning rates."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from fairwitness.config import Config
+from fairwitness.fleet.config import PoolConfig
+from fairwitness.fur.config import CotConfig, EngineConfig, MeasureConfig, RecipeConfig
+from fairwitness.lm.config import ModelConfig
+from fairwitness.problems.config import DataConfig
+from fairwitness.records.tracker import TrackingConfig
+
+Rate = Annotated[float, Field(gt=0, le=10)]
+
+
+class OutputConfig(Config):
+    """Where results are written."""
+
+    dir: str = Field("results", min_length=1)
+    """Folder of all runs; this run is in `<dir>/<name>`."""
+
+
+class FurSweepConfig(Config):
+    """A FUR sweep: every model on every data set at every rate."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    """Name of the run. The same name goes on with an earlier run of it."""
+    seed: int = Field(0, ge=0, lt=2**31)
+    """Seed of every random draw."""
+    models: tuple[ModelConfig, ...] = Field(min_length=1)
+    """The models."""
+    data_sets: tuple[DataConfig, ...] = Field(min_length=1)
+    """The data sets."""
+    rates: tuple[Rate, ...] = Field(min_length=1)
+    """Learning rates, each above 0."""
+    rates_by_model: dict[str, tuple[Rate, ...]] = {}
+    """Other rates for some models, by their shown name."""
+    recipe: RecipeConfig = RecipeConfig()
+    """How a cot_step is unlearned."""
+    cot: CotConfig = CotConfig()
+    """How CoTs are generated."""
+    measure: MeasureConfig = MeasureConfig()
+    """What is measured."""
+    min_specificity: float = Field(95.0, ge=0, le=100)
+    """Percent of held-out answers that must stay, after rounding, for a rate to be chosen."""
+    engine: EngineConfig = EngineConfig()
+    """How the engine uses its device."""
+    pool: PoolConfig = PoolConfig()
+    """The workers."""
+    output: OutputConfig = OutputConfig()
+    """Where results are written."""
+    tracking: TrackingConfig = TrackingConfig()
+    """Where MLflow is."""
+
+    def rates_of(self, model: ModelConfig) -> tuple[float, ...]:
+        """The rates of one model, each once, in the order given."""
+        return tuple(dict.fromkeys(self.rates_by_model.get(model.shown_name, self.rates)))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [model.shown_name for model in self.models]
+        if len(set(names)) < len(names):
+            raise ValueError(f"models: two have the same name among {', '.join(names)}; give each a `name`")
+        unknown = sorted(set(self.rates_by_model) - set(names))
+        if unknown:
+            raise ValueError(f"rates_by_model: {unknown[0]!r} is no model of this run ({', '.join(names)})")
+        if self.pool.num_gpus_per_actor > 0 and all(model.device == "cpu" for model in self.models):
+            raise ValueError("pool.num_gpus_per_actor is above 0, but every model has device: cpu; set device: cuda")
+        if self.pool.kind == "ray" and self.pool.num_gpus_per_actor == 0:
+            on_gpu = [model.shown_name for model in self.models if model.device == "cuda"]
+            if on_gpu:
+                raise ValueError(f"{on_gpu[0]} has device: cuda; give its actors a share: pool.num_gpus_per_actor")
+        return self

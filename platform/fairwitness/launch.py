@@ -1,0 +1,125 @@
+"""What the entry points in jobs/ share: read the configuration, run, report, and end with the right exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairwitness.config import load_config
+from fairwitness.errors import FairwitnessError
+from fairwitness.fur.dry_run import dry_run
+from fairwitness.fur.study import Loader
+from fairwitness.fur.sweep import EXIT_INTERRUPTED, SweepResult, run_sweep
+from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.lm.config import ModelConfig
+from fairwitness.organisms.world import ORGANISM, load_organism_problems
+from fairwitness.organisms.weights import organism_path
+from fairwitness.report.build import build_report
+
+LOADERS: Mapping[str, Loader] = {ORGANISM: load_organism_problems}
+"""Data sets beyond those of `fairwitness.problems`."""
+
+
+def fur_sweep(config_path: Path, overrides: Sequence[str], *, pool: str | None = None, dry: bool = False) -> int:
+    """Runs `jobs/fur_sweep.py`.
+
+    Args:
+        config_path: YAML file of a `FurSweepConfig`.
+        overrides: `key=value` settings.
+        pool: `ray` or `local` instead of what the configuration says.
+        dry: Only say what would be run, and estimate memory and time.
+
+    Returns:
+        The exit code: 0 done, 1 some items failed, 2 bad configuration or data, 130 interrupted.
+    """
+    set_up()
+    return ended(lambda: _fur_sweep(config_path, overrides, pool, dry))
+
+
+def set_up() -> None:
+    """Quiet logging to stderr, no telemetry, and SIGTERM treated as an interruption that can be resumed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    logging.getLogger("fairwitness").setLevel(logging.INFO)
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def ended(action: Callable[[], int]) -> int:
+    """The exit code of an action; an expected error is one clear message, not a traceback."""
+    try:
+        return action()
+    except FairwitnessError as error:
+        say(f"error: {error}", stream=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        say("interrupted; run the same command again to go on where it stopped", stream=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def say(text: str, *, stream: Any = None) -> None:
+    """Prints a line for the user."""
+    (stream or sys.stdout).write(text + "\n")
+
+
+def read_sweep(config_path: Path, overrides: Sequence[str], pool: str | None) -> FurSweepConfig:
+    """The configuration with overrides, and the organism's alias replaced by its folder.
+
+    Raises:
+        ConfigError: See `load_config`.
+    """
+    extra = [f"pool.kind={pool}"] if pool else []
+    config = load_config(FurSweepConfig, config_path, [*overrides, *extra])
+    models = tuple(_resolved(model) for model in config.models)
+    return config.model_copy(update={"models": models})
+
+
+def _resolved(model: ModelConfig) -> ModelConfig:
+    if model.model != ORGANISM:
+        return model
+    return model.model_copy(update={"model": str(organism_path()), "name": model.name or ORGANISM})
+
+
+def _fur_sweep(config_path: Path, overrides: Sequence[str], pool: str | None, dry: bool) -> int:
+    config = read_sweep(config_path, overrides, pool)
+    if dry:
+        for line in dry_run(config, loaders=LOADERS):
+            say(line)
+        return 0
+    result = run_sweep(config, loaders=LOADERS, report=_report)
+    for line in _closing_lines(result):
+        say(line)
+    return result.exit_code
+
+
+def _report(run_path: Path) -> list[Path]:
+    paths = build_report(run_path)
+    return [paths.html, *paths.csv.values(), *paths.plots.values()]
+
+
+def _closing_lines(result: SweepResult) -> list[str]:
+    counts = result.counts
+    lines = [
+        f"tasks: {counts['ok']} ok, {counts['skipped']} skipped, {counts['failed']} failed; "
+        f"refused records: {counts['refused']}",
+        f"report: {result.report[0].resolve()}",
+    ]
+    if result.tracking_uri:
+        ui = f"mlflow ui --backend-store-uri {result.tracking_uri}"
+        served = result.tracking_uri.startswith("http")
+        lines.append(f"MLflow: {result.tracking_uri}" if served else f"MLflow UI: {Path(sys.executable).parent / ui}")
+    if counts["failed"]:
+        lines.append("some tasks failed; the report names them, and the same command tries them again")
+    return lines
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
