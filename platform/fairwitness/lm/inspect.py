@@ -42,7 +42,7 @@ def inspect_model(config: ModelConfig) -> ModelFacts:
             architecture, FF2 module not found, no tokenizer, more tokens than the model has rows, no chat template
             for style `chat`, "(" merged with a letter, a letter of several tokens.
     """
-    source = resolve_source(config, weights=False)
+    source = resolve_source(config)
     hf_config = _load_hf_config(source.folder, config)
     skeleton = build_skeleton(hf_config, config)
     ff2_names = find_ff2(skeleton, hf_config.model_type, config.ff2_module)

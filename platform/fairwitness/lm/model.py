@@ -14,7 +14,7 @@ from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
 from fairwitness.lm.quiet import no_progress_bars
-from fairwitness.lm.source import resolve_source
+from fairwitness.lm.source import ModelSource, fetch_weights
 
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -74,11 +74,11 @@ def load(config: ModelConfig) -> LanguageModel:
 
 
 def _load_weights(config: ModelConfig, facts: ModelFacts) -> PreTrainedModel:
-    source = resolve_source(config, weights=True)
+    folder = fetch_weights(config, ModelSource(facts.folder, facts.revision))
     try:
         with no_progress_bars():
             model, report = AutoModelForCausalLM.from_pretrained(
-                source.folder,
+                folder,
                 dtype=DTYPES[config.dtype],
                 use_safetensors=True,
                 attn_implementation=facts.attention,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import huggingface_hub
+from huggingface_hub import errors as hub_errors
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from fairwitness.errors import ModelError
@@ -15,6 +16,8 @@ from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.digest import folder_revision
 
 SMOLLM2_ALIAS = "smollm2"
+# The hub's client raises its HTTP library's own error when there is no connection; which library that is has changed.
+_NoConnection: type[Exception] = hub_errors.HTTPError  # type: ignore[attr-defined]
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _PLAIN_FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.py", "*.tiktoken")
@@ -33,12 +36,8 @@ class ModelSource:
     revision: str
 
 
-def resolve_source(config: ModelConfig, *, weights: bool) -> ModelSource:
-    """Finds a model's files; downloads a hub model unless the hub is switched off.
-
-    Args:
-        config: The model as the user named it.
-        weights: Whether a hub model's weights are fetched as well. Local weights are there anyway.
+def resolve_source(config: ModelConfig) -> ModelSource:
+    """Finds a model's files; of a hub model it fetches configuration and tokenizer, unless the hub is switched off.
 
     Raises:
         ModelError: Missing path, unknown hub id, hub switched off, pickled weights only, or a folder without a
@@ -53,7 +52,19 @@ def resolve_source(config: ModelConfig, *, weights: bool) -> ModelSource:
         return _from_file(path, config)
     if not _HUB_ID.fullmatch(config.model) or path.suffix in (*_PICKLED, ".gguf", ".safetensors"):
         raise ModelError(f"{config.model}: no such file or folder; give a path that exists or a hub id like owner/name")
-    return _from_hub(config, weights=weights)
+    return _from_hub(config, config.revision, weights=False)
+
+
+def fetch_weights(config: ModelConfig, source: ModelSource) -> Path:
+    """Folder with the weights of a model that `resolve_source` found; downloads those of a hub model's same commit.
+
+    Raises:
+        ModelError: The hub is out of reach and the weights are not in its cache.
+    """
+    is_local = config.model == SMOLLM2_ALIAS or Path(config.model).expanduser().exists()
+    if is_local or config.gguf_file:
+        return source.folder
+    return _from_hub(config, source.revision, weights=True).folder
 
 
 def _from_folder(folder: Path, config: ModelConfig) -> ModelSource:
@@ -102,24 +113,24 @@ def _pickled_message(name: str) -> str:
     )
 
 
-def _from_hub(config: ModelConfig, *, weights: bool) -> ModelSource:
+def _from_hub(config: ModelConfig, revision: str | None, *, weights: bool) -> ModelSource:
     patterns = [config.gguf_file] if config.gguf_file else list(_PLAIN_FILES)
     if weights and not config.gguf_file:
         patterns.append("*.safetensors")
     offline = huggingface_hub.is_offline_mode()
     try:
         if not offline:
-            listing = huggingface_hub.list_repo_files(config.model, revision=config.revision)
+            listing = huggingface_hub.list_repo_files(config.model, revision=revision)
             _refuse_listing(config, listing)
         snapshot = huggingface_hub.snapshot_download(
-            config.model, revision=config.revision, allow_patterns=patterns, local_files_only=offline
+            config.model, revision=revision, allow_patterns=patterns, local_files_only=offline
         )
     except LocalEntryNotFoundError as error:
         raise ModelError(_unreachable_message(config, offline=offline)) from error
     except (HfHubHTTPError, HFValidationError) as error:
         message = " ".join(str(error).split())[:300]
         raise ModelError(f"{config.model}: the hub refuses it ({message}); check the id, revision and token") from error
-    except OSError as error:
+    except (OSError, _NoConnection) as error:
         raise ModelError(_unreachable_message(config, offline=offline)) from error
     folder = Path(snapshot)
     if config.gguf_file:

@@ -6,9 +6,11 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
+from huggingface_hub.errors import HTTPError, RepositoryNotFoundError
 from safetensors import safe_open
 from tests.helpers.tiny_configs import CONTEXT, NUM_LAYERS
 from tests.helpers.tiny_models import save_tiny
@@ -227,3 +229,32 @@ def test_config_refuses_what_it_does_not_know() -> None:
         validate(ModelConfig, {"model": "x", "dtype": "float16"}, "test")
     with pytest.raises(ConfigError, match="model"):
         validate(ModelConfig, {"model": ""}, "test")
+
+
+def _online(monkeypatch: pytest.MonkeyPatch, listing: Callable[[], list[str]]) -> None:
+    """A hub that answers with this listing and refuses every download."""
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: False)
+    monkeypatch.setattr("huggingface_hub.list_repo_files", lambda *_args, **_options: listing())
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_args, **_options: pytest.fail("downloaded"))
+
+
+def test_hub_model_with_pickled_weights_is_refused_before_any_download(monkeypatch: pytest.MonkeyPatch) -> None:
+    _online(monkeypatch, lambda: ["config.json", "pytorch_model.bin", "tokenizer.json"])
+    _refused("owner/old", "pytorch_model.bin holds pickled weights")
+
+
+@pytest.mark.parametrize("error", [HTTPError("no route"), OSError("no route")])
+def test_hub_out_of_reach(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def listing() -> list[str]:
+        raise error
+
+    _online(monkeypatch, listing)
+    _refused("owner/model", "owner/model: no such path here; .*the hub cannot be reached")
+
+
+def test_hub_id_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    def listing() -> list[str]:
+        raise RepositoryNotFoundError("404 not found", response=Mock(headers={}))
+
+    _online(monkeypatch, listing)
+    _refused("owner/mistyped", "owner/mistyped: the hub refuses it .*check the id, revision and token")
