@@ -25,6 +25,7 @@ _PLAIN = Definition(hub_id="", hub_config=None, hub_split="test", maps=(FieldMap
 
 class _Source(NamedTuple):
     name: str
+    place: str
     split: str
     raw: ReadResult
 
@@ -47,15 +48,15 @@ def load_problems(config: DataConfig, *, seed: int) -> LoadedProblems:
     shuffle = definition.shuffle_choices if config.shuffle_choices is None else config.shuffle_choices
     records = _with_subjects(source.raw.records, config, definition)
     if not records:
-        raise DataError(_nothing_left(source.name, source.raw.refused))
+        raise DataError(_nothing_left(source.place, source.raw.refused))
     maps = (config.fields,) if config.fields else definition.maps
-    fields = choose_fields(records, maps, source=source.name)
+    fields = choose_fields(records, maps, source=source.place)
     mapped = map_records(
         records, fields, data_set=source.name, split=source.split, shuffle_seed=seed if shuffle else None
     )
     refused = (*source.raw.refused, *mapped.refused)
     if not mapped.problems:
-        raise DataError(_nothing_left(source.name, refused))
+        raise DataError(_nothing_left(source.place, refused))
     return LoadedProblems(
         name=source.name,
         split=source.split,
@@ -90,12 +91,13 @@ def _read(config: DataConfig, definition: Definition) -> _Source:
     if config.path:
         header = definition.csv_header if config.csv_header is None else config.csv_header
         raw = read_files(config.path, encoding=config.encoding, csv_header=header)
-        return _Source(known_name or Path(config.path).stem, config.split or "", raw)
+        return _Source(known_name or Path(config.path).stem, config.path, config.split or "", raw)
     hub_id = config.hub_id or definition.hub_id
     split = config.split or definition.hub_split
     subset = config.hub_config or (None if config.hub_id else definition.hub_config)
     raw = read_hub(hub_id, config=subset, split=split, revision=config.revision)
-    return _Source(known_name or hub_id.rstrip("/").rsplit("/", 1)[-1], split, raw)
+    name = known_name or hub_id.rstrip("/").rsplit("/", 1)[-1]
+    return _Source(name, f"hub:{hub_id}", split, raw)
 
 
 def _with_subjects(records: Sequence[Record], config: DataConfig, definition: Definition) -> Sequence[Record]:
@@ -118,8 +120,8 @@ def _subject(record: Record) -> str:
     return _SUBJECT_SUFFIX.sub("", Path(record.source).stem)
 
 
-def _nothing_left(name: str, refused: Sequence[Refused]) -> str:
+def _nothing_left(place: str, refused: Sequence[Refused]) -> str:
     if not refused:
-        return f"{name}: holds no records; check the file or split"
+        return f"{place}: holds no records; check the file or split"
     shown = "; ".join(str(item) for item in refused[:_NUM_SHOWN])
-    return f"{name}: no problem could be read, all {len(refused)} records were refused, the first: {shown}"
+    return f"{place}: no problem could be read, all {len(refused)} records were refused, the first: {shown}"

@@ -1,10 +1,14 @@
 """The configuration refuses contradictions before anything is read."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from fairwitness.config import to_yaml, validate
+from fairwitness.config import parse_yaml, to_yaml, validate
 from fairwitness.errors import ConfigError
-from fairwitness.problems.config import DataConfig
+from fairwitness.problems.config import DataConfig, FieldMap
+from fairwitness.problems.definitions import DEFINITIONS
 
 
 @pytest.mark.parametrize(
@@ -35,8 +39,16 @@ def test_columns_lists_every_field_that_must_be_there() -> None:
     assert config.fields.columns == ("n", "q", "a", "b", "g", "m")
 
 
-def test_a_written_config_reads_back_equal() -> None:
-    import yaml
+def test_the_examples_of_the_guide_are_valid() -> None:
+    guide = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "problems.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```yaml\n(.*?)```", guide, flags=re.DOTALL)
+    assert len(examples) >= 3
+    for example in examples:
+        validate(DataConfig, parse_yaml(example)["data"], "guide")
+    for name in (*DEFINITIONS, *FieldMap.model_fields):
+        assert f"| `{name}` |" in guide
 
+
+def test_a_written_config_reads_back_equal() -> None:
     config = DataConfig(data_set="mmlu", path="mmlu", subjects=("anatomy",), num_problems=3)
-    assert validate(DataConfig, yaml.safe_load(to_yaml(config)), "again") == config
+    assert validate(DataConfig, parse_yaml(to_yaml(config)), "again") == config

@@ -69,5 +69,5 @@ def test_a_set_without_records_or_without_good_ones_is_an_error(tmp_path: Path) 
 
 
 def test_a_ready_definition_on_a_file_of_another_shape_is_an_error(path: str) -> None:
-    with pytest.raises(DataError, match=r"strategyqa: no record has the field 'qid'"):
+    with pytest.raises(DataError, match=r"weather\.jsonl: no record has the field 'qid'"):
         load_problems(DataConfig(data_set="strategyqa", path=path), seed=0)
