@@ -110,8 +110,7 @@ class GroupObjective:
             return torch.zeros(self._num_tasks, device=self._device)
         logprobs_NV = torch.log_softmax(logits_NV[batch.retain_N], dim=-1)
         if batch.ref_retain_NV is None:
-            # Policy and reference are one: the term and its gradient are 0. Computed, the gradient would be rounding, which
-            # AdamW scales up to whole updates of the weights that the NPO term does not reach.
+            # Policy and reference are one: the term and its gradient are 0, so there is nothing to differentiate.
             batch.ref_retain_NV = logprobs_NV.detach()
             logprobs_NV = batch.ref_retain_NV
         kl_N = kl_divergence(logprobs_NV, batch.ref_retain_NV, direction=self._recipe.kl_direction)
