@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,11 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.records.rows import cot_row, failed_row, run_row, task_rows, unlearning_row
 
 from fairwitness.errors import StoreError
 from fairwitness.records import parts, store
 from fairwitness.records.store import Store
+from tests.unit.records.rows import cot_row, failed_row, run_row, task_rows, unlearning_row
 
 
 def keys(table: pa.Table) -> list[str]:
@@ -259,6 +260,22 @@ def test_a_full_disk_is_an_error_that_loses_nothing(tmp_path: Path, monkeypatch:
         assert Store(tmp_path, create=False).num_rows("unlearning") == 2
     writer.close()
     assert Store(tmp_path, create=False).num_rows("unlearning") == 4
+
+
+def test_a_write_that_the_system_cuts_short_leaves_no_part(tmp_path: Path) -> None:
+    """A real failure in the middle of a file, as on a full disk: the system allows files of 2 kB."""
+    writer = Store(tmp_path)
+    writer.append("unlearning", task_rows("t0"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(StoreError, match=r"unlearning: cannot be written \(.*File too large.*\); free space"):
+            writer.flush()
+        assert part_names(tmp_path) == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    writer.close()
+    assert keys(Store(tmp_path).read("unlearning")) == ["t0/1", "t0/2"]
 
 
 def test_a_full_disk_met_by_the_timer_is_raised_at_the_next_append(

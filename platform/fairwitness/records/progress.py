@@ -1,0 +1,86 @@
+"""Progress of a job on stderr: items done, rate, time left, skipped and failed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+
+class Progress:
+    """A bar on a terminal; elsewhere one line at the start and one at the end. Leaves a clean line after Ctrl-C."""
+
+    def __init__(self, total: int, label: str, *, console: Console | None = None) -> None:
+        """Makes a progress display that `with` starts.
+
+        Args:
+            total: How many items there are, those skipped by a resumed job not counted.
+            label: What they are, for example "unlearning tasks".
+            console: Where to show it; by default stderr.
+        """
+        self.total, self.label = total, label
+        self.num_ok = self.num_skipped = self.num_failed = 0
+        self._console = console or Console(file=sys.stderr)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[trouble]}"),
+        )
+        self._bar = Bar(*columns, console=self._console, transient=True, refresh_per_second=4)
+        self._task = self._bar.add_task(label, total=total, rate="", trouble="")
+        self._began_s = time.monotonic()
+
+    @property
+    def num_done(self) -> int:
+        """Items dealt with, whatever became of them."""
+        return self.num_ok + self.num_skipped + self.num_failed
+
+    def __enter__(self) -> Self:
+        """Shows the bar, or the first line."""
+        self._began_s = time.monotonic()
+        if self._console.is_terminal:
+            self._bar.start()
+        else:
+            self._line(f"{self.label}: {self.total} to do")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Removes the bar and prints the last line."""
+        if self._console.is_terminal:
+            self._bar.stop()
+        end = "" if error is None else "; stopped before the end"
+        self._line(f"{self.label}: {self.summary()}{end}")
+
+    def advance(self, ok: int = 0, *, skipped: int = 0, failed: int = 0) -> None:
+        """Counts items that are done: measured, skipped and failed ones, each separately."""
+        self.num_ok += ok
+        self.num_skipped += skipped
+        self.num_failed += failed
+        self._bar.update(self._task, completed=self.num_done, rate=self._rate(), trouble=self._trouble())
+
+    def summary(self) -> str:
+        """One line: how many of how many, trouble, time and rate."""
+        took_s = time.monotonic() - self._began_s
+        parts = [f"{self.num_done} of {self.total}", self._trouble(), f"in {took_s:.1f} s", self._rate()]
+        return ", ".join(part for part in parts if part)
+
+    def _rate(self) -> str:
+        took_s = time.monotonic() - self._began_s
+        return f"{self.num_done / took_s:.3g}/s" if self.num_done and took_s > 0 else ""
+
+    def _trouble(self) -> str:
+        counts = ((self.num_skipped, "skipped"), (self.num_failed, "failed"))
+        return ", ".join(f"{count} {what}" for count, what in counts if count)
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)

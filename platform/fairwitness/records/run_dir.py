@@ -1,0 +1,212 @@
+"""The directory of one run: where everything lies, who writes it, and what changed since the last time."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from fairwitness.config import Config
+from fairwitness.errors import ConfigError, StoreError
+from fairwitness.records.parts import unwritable
+from fairwitness.records.redact import redact
+from fairwitness.records.store import Store
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class RunDirectory:
+    """Paths, lock and resolved configuration of the run `<output_dir>/<name>`. Making the object touches no file."""
+
+    def __init__(self, output_dir: Path | str, name: str) -> None:
+        """Names a run directory.
+
+        Raises:
+            ConfigError: The name is not made of letters, digits, dots, dashes and underscores.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"run name {name!r}: use up to 100 letters, digits, '.', '-', '_', a letter or digit first"
+            )
+        self.output_dir = Path(output_dir)
+        self.name = name
+        self.path = self.output_dir / name
+
+    @classmethod
+    def at(cls, path: Path | str) -> RunDirectory:
+        """The run directory at an existing path, as a user names it on the command line.
+
+        Raises:
+            StoreError: There is no run.
+        """
+        path = Path(path).resolve()
+        if not (path / "store").is_dir():
+            raise StoreError(f"{path}: there is no run here; give the directory that holds `store`")
+        return cls(path.parent, path.name)
+
+    @property
+    def store_path(self) -> Path:
+        """Folder of the tables."""
+        return self.path / "store"
+
+    @property
+    def config_path(self) -> Path:
+        """The resolved configuration."""
+        return self.path / "config.yaml"
+
+    @property
+    def report_path(self) -> Path:
+        """The report."""
+        return self.path / "report.html"
+
+    @property
+    def csv_path(self) -> Path:
+        """Folder of the report's tables as CSV."""
+        return self.path / "csv"
+
+    @property
+    def lock_path(self) -> Path:
+        """File that the writing job holds a lock on."""
+        return self.path / "lock"
+
+    def store(self, *, create: bool = True) -> Store:
+        """Opens the run's store; to write, hold the lock.
+
+        Raises:
+            StoreError: See `Store`.
+        """
+        return Store(self.store_path, create=create)
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Makes this process the one writer of the run. The operating system frees the lock of a process that dies.
+
+        Raises:
+            StoreError: Another job holds it (named by process and host), or the directory cannot be written.
+        """
+        with self._open_lock() as stream:
+            if not _try_lock(stream):
+                raise StoreError(
+                    f"{self.path}: another job writes this run ({_holder(stream)}); wait for it or choose another name"
+                )
+            stream.truncate(0)
+            stream.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}))
+            stream.flush()
+            try:
+                yield
+            finally:
+                stream.truncate(0)
+                fcntl.flock(stream, fcntl.LOCK_UN)
+
+    def is_locked(self) -> bool:
+        """Whether a job writes this run now."""
+        if not self.lock_path.exists():
+            return False
+        with self._open_lock() as stream:
+            free = _try_lock(stream)
+            if free:
+                fcntl.flock(stream, fcntl.LOCK_UN)
+            return not free
+
+    def write_config(self, config: Config) -> None:
+        """Writes the resolved configuration, credentials removed, atomically.
+
+        Raises:
+            StoreError: It cannot be written.
+        """
+        text = yaml.safe_dump(redact(config.model_dump(mode="json")), sort_keys=False, allow_unicode=True)
+        temporary = self.config_path.with_name(f".config-{os.getpid()}")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(text, encoding="utf-8")
+            os.replace(temporary, self.config_path)
+        except OSError as error:
+            raise unwritable(self.config_path, error) from error
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _open_lock(self) -> IO[str]:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            return self.lock_path.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise unwritable(self.lock_path, error) from error
+
+
+def run_rows(store: Store) -> list[dict[str, Any]]:
+    """The rows of `runs`, the oldest first: one per time that a job was started on the run."""
+    rows: list[dict[str, Any]] = store.read("runs").to_pylist()
+    return sorted(rows, key=lambda row: (row["created_at"], row["key"]))
+
+
+def describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What differs between two rows of `runs`, in sentences for the user; empty when a resumed job is the same.
+
+    Results measured under other settings, model, data or code have other keys: they stay in the store, and the work
+    is done anew.
+
+    Args:
+        before: The last row of `runs`.
+        after: The row of the job that starts now.
+    """
+    old, new = (_flatten(json.loads(row["config_json"])) for row in (before, after))
+    lines = [
+        f"{key}: {_shown(old, key)} → {_shown(new, key)}" for key in sorted({*old, *new}) if _differs(old, new, key)
+    ]
+    for column, what in (("models", "model"), ("data_sets", "data set")):
+        was, now = set(before.get(column) or ()), set(after.get(column) or ())
+        lines += [f"{what} no longer used: {name}" for name in sorted(was - now)]
+        lines += [f"{what} new or changed: {name}" for name in sorted(now - was)]
+    if before.get("code_revision") != after.get("code_revision"):
+        lines.append(f"code: {before.get('code_revision')} → {after.get('code_revision')}")
+    return lines
+
+
+def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    if isinstance(value, dict) and (value or not prefix):
+        pairs = [_flatten(item, f"{prefix}.{key}" if prefix else str(key)) for key, item in value.items()]
+        return {key: item for pair in pairs for key, item in pair.items()}
+    return {prefix: value}
+
+
+def _differs(old: Mapping[str, Any], new: Mapping[str, Any], key: str) -> bool:
+    return (key in old) != (key in new) or old.get(key) != new.get(key)
+
+
+def _shown(values: Mapping[str, Any], key: str) -> str:
+    return json.dumps(values[key], ensure_ascii=False) if key in values else "(not set)"
+
+
+def _try_lock(stream: IO[str]) -> bool:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise StoreError(
+            f"{stream.name}: this file system cannot lock files ({error.strerror}); choose another output.dir"
+        ) from error
+    return True
+
+
+def _holder(stream: IO[str]) -> str:
+    stream.seek(0)
+    try:
+        found = json.loads(stream.read())
+    except ValueError:
+        return "it has just started"
+    return f"process {found['pid']} on {found['host']} since {found['since']}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
