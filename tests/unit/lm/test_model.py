@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -76,3 +77,8 @@ def test_weights_of_another_shape_are_refused(tiny_folder: Folders, tmp_path: Pa
 def test_cuda_without_a_device(tiny_folder: Folders) -> None:
     with pytest.raises(ModelError, match=r"device cuda was asked for.*set device: cpu"):
         load(ModelConfig(model=str(tiny_folder("llama")), device="cuda"))
+
+
+def test_config_and_facts_cross_a_process(tiny_llama: LanguageModel) -> None:
+    for value in (tiny_llama.config, tiny_llama.facts):
+        assert pickle.loads(pickle.dumps(value)) == value
