@@ -90,8 +90,8 @@ def cell_faithfulness(
 ) -> CellFaithfulness:
     """Aggregates the `unlearning` rows of one cell.
 
-    Where all held-out answers stayed, the interval of specificity counts each held-out problem once per problem, however
-    many steps and iterations it was asked after.
+    Where all held-out answers stayed, the interval of specificity counts each held-out problem once per problem,
+    however many steps and iterations it was asked after.
 
     A problem enters through its own tasks only, so held-out problems, which have none, never do. A problem with some
     skipped or failed steps counts by its measured ones; without a measured step it is in no denominator and is

@@ -59,6 +59,7 @@ def cluster_mean(
     *,
     rng: np.random.Generator,
     is_rate: bool = False,
+    trials_per_cluster: int = 1,
     num_resamples: int = NUM_RESAMPLES,
     level: float = LEVEL,
 ) -> Estimate:
@@ -71,6 +72,7 @@ def cluster_mean(
         clusters_N: The cluster of each value.
         rng: Source of the resamples.
         is_rate: The values lie in [0, 1] and those limits mean something; see `cluster_ratio`.
+        trials_per_cluster: See `cluster_ratio`.
         num_resamples: Number of resamples.
         level: Coverage of the interval, in (0, 1).
 
@@ -86,6 +88,7 @@ def cluster_mean(
         np.bincount(codes).astype(np.float64),
         rng=rng,
         is_rate=is_rate,
+        trials_per_cluster=trials_per_cluster,
         num_resamples=num_resamples,
         level=level,
     )
@@ -97,6 +100,7 @@ def cluster_ratio(
     *,
     rng: np.random.Generator,
     is_rate: bool = False,
+    trials_per_cluster: int = 1,
     num_resamples: int = NUM_RESAMPLES,
     level: float = LEVEL,
 ) -> Estimate:
@@ -104,14 +108,15 @@ def cluster_ratio(
 
     Clusters whose denominator is 0 contribute nothing and are left out, also of the resampling. With one cluster there
     is no interval. When `is_rate` and every cluster sits at 0, or every one at 1, all resamples are equal and the
-    bootstrap would claim certainty; the Wilson interval with one trial per cluster stands in: the usual one
-    where a cluster holds one yes or no, a cautious one otherwise.
+    bootstrap would claim certainty; the Wilson interval stands in, with `trials_per_cluster` trials for each cluster.
 
     Args:
         numerators_C: Sum of each cluster, finite.
         denominators_C: Weight of each cluster, not negative.
         rng: Source of the resamples.
         is_rate: The ratio of every cluster lies in [0, 1].
+        trials_per_cluster: Yes-or-no trials that a cluster stands for in the Wilson interval. More than one assumes
+            that trials within a cluster are independent.
         num_resamples: Number of resamples.
         level: Coverage of the interval, in (0, 1).
 
@@ -125,7 +130,8 @@ def cluster_ratio(
     top, bottom = float(top_C.sum()), float(bottom_C.sum())
     value = top / bottom
     if is_rate and (not top_C.any() or np.array_equal(top_C, bottom_C)):
-        low, high = wilson(num_clusters if value > 0 else 0, num_clusters, level=level)
+        num_trials = num_clusters * trials_per_cluster
+        low, high = wilson(num_trials if value > 0 else 0, num_trials, level=level)
         return Estimate(value, low, high, top, bottom, num_clusters, None, "wilson")
     if num_clusters == 1:
         return Estimate(value, None, None, top, bottom, 1, "one problem gives no interval")

@@ -14,7 +14,7 @@ from fairwitness.fur.faithfulness import (
     choose_rate,
 )
 from fairwitness.fur.step_results import DISAGREE, FLIP_UNDEFINED, NO_BASE_ANSWER, problem_results, step_results
-from fairwitness.stats.bootstrap import Estimate
+from fairwitness.stats.bootstrap import Estimate, wilson
 
 
 def row(problem: str, step: int | None, iteration: int, **given: Any) -> dict[str, Any]:
@@ -40,6 +40,7 @@ def row(problem: str, step: int | None, iteration: int, **given: Any) -> dict[st
         "flipped": False if ok else None,
         "efficacy": 0.5 if ok else None,
         "specificity": 1.0 if ok else None,
+        "num_held_out": 20 if ok else None,
         "status": "ok" if ok else "skipped",
         "reason": None if ok else "fewer than two content words",
     }
@@ -218,6 +219,13 @@ def test_rates_of_all_or_none_get_an_honest_interval() -> None:
     assert 0.69 < cell.ff_hard_any.low < 0.73
 
 
+def test_specificity_without_any_change_counts_held_out_answers_once_per_problem() -> None:
+    rows = [row(p, step, iteration) for p in "pqr" for step in (0, 1) for iteration in (1, 2)]
+    cell = cell_of(*rows, agree=AGREE)
+    assert (cell.specificity.value, cell.specificity.interval) == (1.0, "wilson")
+    assert cell.specificity.low == pytest.approx(wilson(60, 60)[0])
+
+
 def test_several_cells_are_refused() -> None:
     with pytest.raises(ValueError, match="one cell"):
         cell_of(row("p", 0, 1), row("q", 0, 1, cell_key="other"), agree=AGREE)
@@ -261,7 +269,7 @@ def test_no_feasible_rate_names_the_nearest_miss() -> None:
     assert isinstance(outcome, Infeasible)
     assert outcome.nearest is not None
     assert outcome.nearest.lr == 6e-5
-    assert "6e-05 with specificity 93.0 and efficacy 60.0" in outcome.reason
+    assert "6e-5 with specificity 93.0 and efficacy 60.0" in outcome.reason
 
 
 def test_rates_without_measurement_cannot_be_chosen() -> None:

@@ -1,0 +1,122 @@
+"""Makes the report of a run directory: report.html, csv/*.csv and plots/*.svg."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from fairwitness.errors import StoreError
+from fairwitness.problems.problem import Problem
+from fairwitness.report.data import Run, load_run
+from fairwitness.report.health import Health, panel_health
+from fairwitness.report.html import render
+from fairwitness.report.panels import Panel, build_panels, min_specificity, rng_for
+from fairwitness.report.plots import rates_plot
+from fairwitness.report.svg import standalone
+from fairwitness.report.tables import (
+    problems_table,
+    rates_table,
+    separation_table,
+    skipped_failed_table,
+    steps_table,
+    summary_table,
+)
+from fairwitness.report.truth import Separation, problem_from_row, separations
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """The files of a report.
+
+    Attributes:
+        html: The page.
+        csv: The tables, by name without suffix: summary, rates, steps, problems, skipped_failed and, where the problems
+            carry a ground truth, separation.
+        plots: Figures as SVG, by panel.
+    """
+
+    html: Path
+    csv: Mapping[str, Path]
+    plots: Mapping[str, Path]
+
+
+def build_report(run_dir: Path) -> ReportPaths:
+    """Makes the report from what is stored, replacing an earlier one. The same store gives the same bytes.
+
+    Args:
+        run_dir: A run directory, `<output.dir>/<name>`. The job may still be running, or have been interrupted.
+
+    Raises:
+        StoreError: There is no run, the store cannot be read, or the report cannot be written.
+    """
+    run_dir = Path(run_dir)
+    run = load_run(run_dir)
+    panels = build_panels(run)
+    problems = _problems(run)
+    healths = _healths(run, panels, problems)
+    found = {panel.slug: separations(panel, problems, functools.partial(rng_for, run)) for panel in panels}
+    plots = {panel.slug: rates_plot(panel, min_specificity=min_specificity(run)) for panel in panels}
+    tables = _tables(run, panels, healths, found, problems)
+    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"])
+    return _write(run_dir, page, tables, plots)
+
+
+def _problems(run: Run) -> dict[str, Problem]:
+    rows = ((str(row["key"]), problem_from_row(row)) for row in run.problems.to_dict("records"))
+    return {key: problem for key, problem in rows if problem is not None}
+
+
+def _healths(run: Run, panels: Sequence[Panel], problems: Mapping[str, Problem]) -> list[Health]:
+    gold = {key: problem.gold for key, problem in problems.items() if problem.gold is not None}
+    return [panel_health(panel, gold, rng_for(run, panel.scope_key, "health")) for panel in panels]
+
+
+def _tables(
+    run: Run,
+    panels: Sequence[Panel],
+    healths: Sequence[Health],
+    found: Mapping[str, Sequence[Separation]],
+    problems: Mapping[str, Problem],
+) -> dict[str, pd.DataFrame]:
+    tables = {
+        "summary": summary_table(panels, healths),
+        "rates": rates_table(panels),
+        "steps": steps_table(panels, problems),
+        "problems": problems_table(panels, problems),
+        "skipped_failed": skipped_failed_table(run, panels),
+    }
+    pairs = [(panel, one) for panel in panels for one in found[panel.slug]]
+    return tables | ({"separation": separation_table(pairs)} if pairs else {})
+
+
+def _write(run_dir: Path, page: str, tables: Mapping[str, pd.DataFrame], plots: Mapping[str, str]) -> ReportPaths:
+    try:
+        for folder in ("csv", "plots"):
+            (run_dir / folder).mkdir(exist_ok=True)
+        paths = ReportPaths(
+            html=run_dir / "report.html",
+            csv={name: run_dir / "csv" / f"{name}.csv" for name in tables},
+            plots={name: run_dir / "plots" / f"{name}.svg" for name in plots},
+        )
+        for name, table in tables.items():
+            _replace(paths.csv[name], table.to_csv(index=False, lineterminator="\n"))
+        for name, svg in plots.items():
+            _replace(paths.plots[name], standalone(svg))
+        _replace(paths.html, page)
+    except OSError as error:
+        raise StoreError(
+            f"{run_dir}: the report cannot be written ({error}); free space or check permissions"
+        ) from error
+    return paths
+
+
+def _replace(path: Path, text: str) -> None:
+    # A reader who has the old report open never sees half a file.
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8", newline="")
+    os.replace(temporary, path)

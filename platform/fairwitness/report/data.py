@@ -1,0 +1,150 @@
+"""Reads what one run measured: its latest row in `runs`, and the rows of the other tables that belong to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairwitness.errors import StoreError
+from fairwitness.records.store import Store
+
+_UNLEARNING_COLUMNS = [
+    *("key", "task_key", "cell_key", "scope_key", "attempt", "iteration", "model", "model_revision", "data_set"),
+    *("problem_id", "problem_key", "cot_step_index", "method", "lr", "base_letter", "base_probs", "predicted_letter"),
+    *(
+        "probs",
+        "letter_mass",
+        "flipped",
+        "efficacy",
+        "specificity",
+        "num_held_out",
+        "cot_after_text",
+        "cot_after_letter",
+    ),
+    *("status", "reason"),
+]
+_COT_COLUMNS = [
+    *(
+        "key",
+        "scope_key",
+        "problem_key",
+        "problem_id",
+        "data_set",
+        "model",
+        "model_revision",
+        "prompt_style",
+        "cot_ids",
+    ),
+    *("cot_text", "finish", "direct_letter", "direct_probs", "direct_letter_mass", "cot_letter", "cot_letter_mass"),
+    *("agree", "num_cot_steps", "status", "reason"),
+]
+_STEP_COLUMNS = [
+    *(
+        "key",
+        "scope_key",
+        "cot_key",
+        "problem_id",
+        "cot_step_index",
+        "char_start",
+        "char_end",
+        "token_start",
+        "token_end",
+    ),
+    *("text", "content_positions", "eligible", "base_logprob", "status", "reason"),
+]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run and its rows.
+
+    Attributes:
+        info: The run's row in `runs`.
+        config: The resolved configuration.
+        health: Self-checks and health figures, as the job stored them.
+        environment: Versions and machine, as the job stored them.
+        problems: Rows of `problems` of the run's data sets, refused ones included.
+        cots: Rows of `cots` in the run's scopes.
+        cot_steps: Rows of `cot_steps` in the run's scopes.
+        unlearning: Rows of `unlearning` in the run's cells.
+    """
+
+    info: dict[str, Any]
+    config: dict[str, Any]
+    health: dict[str, Any]
+    environment: dict[str, Any]
+    problems: pd.DataFrame
+    cots: pd.DataFrame
+    cot_steps: pd.DataFrame
+    unlearning: pd.DataFrame
+
+
+def load_run(run_dir: Path) -> Run:
+    """Reads the latest run of a run directory. Frames are sorted by key, so equal stores give equal frames.
+
+    Raises:
+        StoreError: There is no store, no run in it, or it cannot be read.
+    """
+    store = Store(Path(run_dir) / "store", create=False)
+    info = _latest_run(store, run_dir)
+    scopes, cells = info["scope_keys"], info["cell_keys"]
+    cots = _frame(store.read("cots", _COT_COLUMNS, _within("scope_key", scopes)))
+    return Run(
+        info=info,
+        config=_json_object(info["config_json"]),
+        health=_json_object(info["health_json"]),
+        environment=_json_object(info["environment_json"]),
+        problems=_problems(store, info["data_sets"] or [], cots["problem_key"]),
+        cots=cots,
+        cot_steps=_frame(store.read("cot_steps", _STEP_COLUMNS, _within("scope_key", scopes))),
+        unlearning=_frame(store.read("unlearning", _UNLEARNING_COLUMNS, _within("cell_key", cells))),
+    )
+
+
+def find_setting(config: Any, name: str) -> Any:
+    """The first value under a key of this name, at any depth; None when there is none."""
+    if isinstance(config, dict):
+        if name in config:
+            return config[name]
+        children = list(config.values())
+    else:
+        children = list(config) if isinstance(config, list) else []
+    found = (find_setting(child, name) for child in children)
+    return next((value for value in found if value is not None), None)
+
+
+def _latest_run(store: Store, run_dir: Path) -> dict[str, Any]:
+    rows = store.read("runs").to_pylist()
+    if not rows:
+        raise StoreError(f"{run_dir}: no run is recorded here; start the job again or give another directory")
+    latest: dict[str, Any] = max(rows, key=lambda row: (row["created_at"], row["key"]))
+    return latest
+
+
+def _within(column: str, keys: Sequence[str] | None) -> pc.Expression | None:
+    return None if keys is None else pc.field(column).isin(list(keys))
+
+
+def _problems(store: Store, data_sets: Sequence[str], used_keys: pd.Series[str]) -> pd.DataFrame:
+    frame = _frame(store.read("problems"))
+    names = frame["data_set"].fillna("")
+    versions = names + "@" + frame["data_revision"].fillna("")
+    of_run = names.isin(list(data_sets)) | versions.isin(list(data_sets))
+    return frame[of_run | frame["key"].isin(used_keys)].reset_index(drop=True)
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    frame: pd.DataFrame = table.to_pandas()
+    return frame.sort_values("key", kind="stable", ignore_index=True)
+
+
+def _json_object(text: str | None) -> dict[str, Any]:
+    value = json.loads(text) if text else {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,72 @@
+"""The main findings as plain sentences, each with its n and interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.report.format import decimal, percent, plural, rate
+from fairwitness.report.panels import Panel
+from fairwitness.report.truth import FF_HARD, STEPS_OF_FAITHFUL, Separation
+from fairwitness.stats.bootstrap import Estimate
+
+_MAIN = {
+    FF_HARD: "ff-hard tells faithful problems from unfaithful ones",
+    STEPS_OF_FAITHFUL[1]: "ff-soft tells the step that states the fact in question from the one that states another",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding about one panel: its subject and sentences."""
+
+    model: str
+    data_set: str
+    is_good: bool
+    sentences: tuple[str, ...]
+
+
+def finding(panel: Panel, found: Sequence[Separation]) -> Finding:
+    """What a reader should take away from one panel."""
+    if not isinstance(panel.choice, ChosenRate):
+        sentences = [panel.choice.reason if panel.cells else "No step was unlearned."]
+        return Finding(panel.model, panel.data_set, False, tuple(sentences))
+    cell = panel.choice.cell
+    sentences = [_faithfulness(cell), _controls(cell)]
+    sentences += [_separation(one) for one in found if one.auroc.value is not None and one.score in _MAIN]
+    return Finding(panel.model, panel.data_set, True, tuple(sentences))
+
+
+def with_interval(estimate: Estimate) -> str:
+    """A share in percent with its interval: `57.1% (95% interval 40.0 to 71.4)`."""
+    if estimate.value is None:
+        return f"undefined ({estimate.reason})"
+    if estimate.low is None:
+        return f"{percent(estimate.value)}% (no interval: {estimate.reason})"
+    return f"{percent(estimate.value)}% (95% interval {percent(estimate.low)} to {percent(estimate.high)})"
+
+
+def _faithfulness(cell: CellFaithfulness) -> str:
+    hard = cell.ff_hard_any
+    if hard.value is None:
+        return f"At the chosen rate {rate(cell.lr)}, ff-hard is undefined: {hard.reason}."
+    share = f"{int(hard.numerator)} of {plural(int(hard.denominator), 'problem')}"
+    return (
+        f"At the chosen rate {rate(cell.lr)}, unlearning one step of the CoT changed the answer in {share}: "
+        f"ff-hard is {with_interval(hard)}."
+    )
+
+
+def _controls(cell: CellFaithfulness) -> str:
+    return (
+        f"Over {plural(cell.efficacy.num_clusters, 'problem')}, the unlearned step lost {with_interval(cell.efficacy)} "
+        f"of its probability, and {with_interval(cell.specificity)} of the held-out answers stayed."
+    )
+
+
+def _separation(one: Separation) -> str:
+    e = one.auroc
+    size = f"{len(one.scores_positive)} against {len(one.scores_negative)}"
+    interval = "no interval" if e.low is None else f"95% interval {decimal(e.low)} to {decimal(e.high)}"
+    return f"Against the known truth, {_MAIN[one.score]}: AUROC {decimal(e.value)} ({interval}; {size})."

@@ -1,0 +1,184 @@
+"""Renders the report page: one file with its styles and script inside, nothing loaded from anywhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
+
+from fairwitness.fur.faithfulness import ChosenRate
+from fairwitness.problems.problem import Problem
+from fairwitness.report import format as fmt
+from fairwitness.report.data import Run, find_setting
+from fairwitness.report.findings import finding
+from fairwitness.report.health import Health
+from fairwitness.report.losses import MAX_GROUPS, MAX_ITEMS, loss_groups
+from fairwitness.report.panels import Panel, min_specificity
+from fairwitness.report.plots import strips_plot
+from fairwitness.report.problem_views import SHADES, ProblemView, problem_views
+from fairwitness.report.truth import Separation
+
+MAX_PROBLEMS = 1500
+"""Problems shown in full on the page, shared between the panels; the tables hold all."""
+MIN_PROBLEMS_PER_PANEL = 10
+
+
+@dataclass(frozen=True)
+class PanelView:
+    """A panel with all that the page shows of it."""
+
+    panel: Panel
+    health: Health
+    separations: tuple[Separation, ...]
+    rates_plot: Markup
+    strips_plot: Markup | None
+    problems: tuple[ProblemView, ...]
+
+    @property
+    def chosen_key(self) -> str | None:
+        """Key of the cell that the rule chose."""
+        return self.panel.choice.cell.cell_key if isinstance(self.panel.choice, ChosenRate) else None
+
+    @property
+    def num_hidden(self) -> int:
+        """Problems that are only in the tables."""
+        return len(self.panel.cots) - len(self.problems)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One self-check of the run."""
+
+    name: str
+    value: Any
+    limit: Any
+    ok: bool
+
+
+def render(
+    run: Run,
+    panels: Sequence[Panel],
+    healths: Sequence[Health],
+    separations: Mapping[str, Sequence[Separation]],
+    plots: Mapping[str, str],
+    problems: Mapping[str, Problem],
+    losses: pd.DataFrame,
+) -> str:
+    """The whole page. Equal arguments give equal text: the only times in it are the run's own.
+
+    Args:
+        run: The run.
+        panels: Its panels.
+        healths: Health of each panel.
+        separations: Panel slug → how well the scores recover a known truth.
+        plots: Panel slug → SVG of its rates.
+        problems: problem_key → problem.
+        losses: Result of `skipped_failed_table`.
+    """
+    limit = max(MIN_PROBLEMS_PER_PANEL, MAX_PROBLEMS // max(1, len(panels)))
+    views = []
+    for panel, health in zip(panels, healths, strict=True):
+        found = tuple(separations[panel.slug])
+        shown = [one for one in found if "iteration" not in one.score]
+        views.append(
+            PanelView(
+                panel=panel,
+                health=health,
+                separations=found,
+                rates_plot=Markup(plots[panel.slug]),
+                strips_plot=Markup(strips_plot(shown)) if shown else None,
+                problems=tuple(problem_views(panel, problems, limit=limit)),
+            )
+        )
+    checks, figures = split_health(run.health)
+    groups = loss_groups(losses)
+    script = _asset("report.js")
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        run=run,
+        views=views,
+        findings=[finding(view.panel, view.separations) for view in views],
+        checks=checks,
+        figures=figures,
+        groups=groups[:MAX_GROUPS],
+        num_more_groups=max(0, len(groups) - MAX_GROUPS),
+        max_items=MAX_ITEMS,
+        min_specificity=min_specificity(run),
+        rates=[fmt.rate(lr) for lr in sorted(run.unlearning["lr"].dropna().unique())],
+        styles=sorted(run.cots["prompt_style"].dropna().unique()),
+        seed=find_setting(run.config, "seed"),
+        recipe=_flat(find_setting(run.config, "recipe") or {}),
+        config_text=json.dumps(run.config, indent=2, ensure_ascii=False),
+        environment=_flat(run.environment),
+        css=Markup(_asset("report.css") + _shades()),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def split_health(health: Mapping[str, Any], prefix: str = "") -> tuple[list[Check], dict[str, Any]]:
+    """Separates self-checks (objects with `ok`) from other figures, at any depth; names are joined with a slash."""
+    checks: list[Check] = []
+    figures: dict[str, Any] = {}
+    for key, value in health.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and "ok" in value:
+            checks.append(Check(name, value.get("value"), value.get("limit"), bool(value["ok"])))
+        elif isinstance(value, dict):
+            inner_checks, inner_figures = split_health(value, f"{name} / ")
+            checks += inner_checks
+            figures |= inner_figures
+        else:
+            figures[name] = value
+    return checks, figures
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("fairwitness.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    names = ("percent", "decimal", "signed", "rate", "count", "figure", "moment", "duration", "plural", "is_missing")
+    environment.globals |= {name: getattr(fmt, name) for name in names}
+    return environment
+
+
+def _asset(name: str) -> str:
+    return resources.files("fairwitness.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _shades() -> str:
+    # Red and green of different lightness and hue, so that they stay apart for most colour-blind readers.
+    tones = (("t", "205,60,30"), ("g", "0,128,110"))
+    rules = [
+        f".{letter}{k}{{background:rgba({colour},{0.08 + 0.47 * k / SHADES:.3f})}}"
+        for letter, colour in tones
+        for k in range(1, SHADES + 1)
+    ]
+    return "\n".join(rules)
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {}
+    flat: dict[str, Any] = {}
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            flat |= _flat(inner, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = ", ".join(map(str, inner)) if isinstance(inner, list) else inner
+    return flat

@@ -1,0 +1,141 @@
+"""A panel is one model on one data set: its rates, the rate that the rule selects, its problems and steps."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, Infeasible, cell_faithfulness, choose_rate
+from fairwitness.fur.step_results import problem_results, step_results
+from fairwitness.report.data import Run, find_setting
+
+MIN_SPECIFICITY = 95.0
+"""Percent; FUR, App. E.1."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What the report shows of one model on one data set (and one way of changing weights).
+
+    Attributes:
+        scope_key: Scope of the CoTs.
+        model: Name or path of the model.
+        model_revision: Revision of its weights.
+        data_set: Name of the data set.
+        method: `ff2` or `lora`.
+        cells: One per rate, lowest first.
+        choice: The rate that the rule selects, or why there is none.
+        cots: The panel's CoTs.
+        cot_steps: The panel's CoT steps.
+        steps: Result of `step_results`, all rates.
+        problems: Result of `problem_results`, all rates.
+    """
+
+    scope_key: str
+    model: str
+    model_revision: str | None
+    data_set: str
+    method: str
+    cells: tuple[CellFaithfulness, ...]
+    choice: ChosenRate | Infeasible
+    cots: pd.DataFrame
+    cot_steps: pd.DataFrame
+    steps: pd.DataFrame
+    problems: pd.DataFrame
+
+    @property
+    def shown_cell(self) -> CellFaithfulness | None:
+        """The chosen cell; without one the nearest miss, as an illustration; None when nothing was measured."""
+        return self.choice.cell if isinstance(self.choice, ChosenRate) else self.choice.nearest
+
+    @property
+    def shown_steps(self) -> pd.DataFrame:
+        """The tasks of the shown cell."""
+        return self.steps[self.steps["cell_key"] == self._shown_key()]
+
+    @property
+    def shown_problems(self) -> pd.DataFrame:
+        """The problems of the shown cell."""
+        return self.problems[self.problems["cell_key"] == self._shown_key()]
+
+    @property
+    def slug(self) -> str:
+        """Short, unique and safe name for files and anchors."""
+        words = "".join(
+            c if c.isalnum() and c.isascii() else "-" for c in f"{self.model}-{self.data_set}-{self.method}"
+        )
+        return f"{words.strip('-')[-60:].strip('-').lower()}-{self.scope_key[:6]}"
+
+    def _shown_key(self) -> str | None:
+        return None if self.shown_cell is None else self.shown_cell.cell_key
+
+
+def build_panels(run: Run) -> list[Panel]:
+    """All panels of a run, by model, data set and method.
+
+    A scope whose CoTs never led to a task still is a panel, with no cells.
+    """
+    panels = [_panel(run, *part) for part in _parts(run)]
+    return sorted(panels, key=lambda p: (p.model, p.data_set, p.method, p.scope_key))
+
+
+def rng_for(run: Run, *names: str) -> np.random.Generator:
+    """A generator that depends on the run's seed and on what it is for, so that intervals are remade the same."""
+    seed = find_setting(run.config, "seed")
+    digest = hashlib.sha256("/".join(names).encode()).digest()
+    return np.random.default_rng(
+        [seed if isinstance(seed, int) and seed >= 0 else 0, int.from_bytes(digest[:8], "big")]
+    )
+
+
+def min_specificity(run: Run) -> float:
+    """The limit of the rule in percent: the run's own setting, else 95."""
+    value = find_setting(run.config, "min_specificity")
+    return float(value) if isinstance(value, int | float) else MIN_SPECIFICITY
+
+
+def _parts(run: Run) -> Iterator[tuple[str, str]]:
+    measured = run.unlearning[["scope_key", "method"]].drop_duplicates()
+    yield from measured.itertuples(index=False, name=None)
+    for scope in sorted(set(run.cots["scope_key"]) - set(measured["scope_key"])):
+        yield str(scope), ""
+
+
+def _panel(run: Run, scope_key: str, method: str) -> Panel:
+    rows = run.unlearning[(run.unlearning["scope_key"] == scope_key) & (run.unlearning["method"] == method)]
+    cots = run.cots[run.cots["scope_key"] == scope_key].reset_index(drop=True)
+    agree = agreement(cots)
+    cells = sorted(
+        (cell_faithfulness(part, agree, rng=rng_for(run, str(key))) for key, part in rows.groupby("cell_key")),
+        key=lambda cell: (cell.lr, cell.cell_key),
+    )
+    steps = step_results(rows)
+    first = (cots if len(cots) else rows).iloc[0]
+    return Panel(
+        scope_key=scope_key,
+        model=str(first["model"]),
+        model_revision=_text(first["model_revision"]),
+        data_set=str(first["data_set"]),
+        method=method,
+        cells=tuple(cells),
+        choice=choose_rate(cells, min_specificity=min_specificity(run)),
+        cots=cots,
+        cot_steps=run.cot_steps[run.cot_steps["scope_key"] == scope_key].reset_index(drop=True),
+        steps=steps,
+        problems=problem_results(steps, agree),
+    )
+
+
+def agreement(cots: pd.DataFrame) -> Mapping[str, bool | None]:
+    """problem_key → whether direct and CoT answers agree; None where a CoT has no answers."""
+    pairs = zip(cots["problem_key"], cots["agree"], strict=True)
+    return {str(key): None if pd.isna(value) else bool(value) for key, value in pairs}
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
