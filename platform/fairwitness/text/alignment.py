@@ -13,6 +13,8 @@ from typing import NamedTuple
 from fairwitness.text.content_words import Word
 from fairwitness.text.segmentation import Span
 
+# A character has at most four bytes, so a text that has not gone on after eight tokens needs more than the window.
+_WINDOW_TOKENS = 8
 _EAGER_TOKENS = 32
 
 
@@ -33,9 +35,10 @@ def align_tokens(decode: Callable[[Sequence[int]], str], ids: Sequence[int]) -> 
 
     A token that only begins a character (byte-level tokenizers split emoji and CJK) gets an empty span where the
     character stands; the token that completes it gets the character. Tokens that decode to nothing get empty
-    spans too. The window always starts at an earlier token, so a decoder that drops the space at the start of a text
-    drops it here only where it does so in the whole text. Time is linear in the number of ids, except in runs of ids
-    that decode to no text of their own, where it is n·log n.
+    spans too. Among bytes that form no character, a token may get the text of a few before it: some decoders spell such
+    a run as a whole. The window always starts at an earlier token, so a decoder that drops the space at the start of a
+    text drops it here only where it does so in the whole text. Time is linear in the number of ids, but for runs of
+    broken bytes or of ids without text, where all ids up to there are decoded again now and then.
 
     Args:
         decode: Decodes ids to text; the same ids always give the same text.
@@ -52,12 +55,16 @@ def align_tokens(decode: Callable[[Sequence[int]], str], ids: Sequence[int]) -> 
     known = ""
     for index in range(len(ids)):
         num_pending = index - fresh
-        if num_pending <= _EAGER_TOKENS or num_pending & (num_pending - 1) == 0:
+        piece = ""
+        if num_pending < _WINDOW_TOKENS:
             piece = decode(ids[window : index + 1])[len(known) :]
-            if piece and text.startswith(piece, end):
-                end += len(piece)
-                window, fresh = fresh, index + 1
-                known = decode(ids[window:fresh])
+        elif num_pending <= _EAGER_TOKENS or num_pending & (num_pending - 1) == 0:
+            prefix = decode(ids[: index + 1])
+            piece = prefix[end:] if text.startswith(prefix) else ""
+        if piece and text.startswith(piece, end):
+            end += len(piece)
+            window, fresh = fresh, index + 1
+            known = decode(ids[window:fresh])
         ends.append(end)
     ends[-1] = len(text)
     return AlignedText(text, [Span(start, stop) for start, stop in zip([0, *ends], ends, strict=False)])

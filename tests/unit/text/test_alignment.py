@@ -1,5 +1,6 @@
 """Token spans against tokenizers built on the spot, and the mapping of steps and words onto tokens."""
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -154,6 +155,28 @@ def test_any_ids_are_aligned_even_broken_bytes(name: str, data: st.DataObject) -
     aligned = align_tokens(decoder_of(name), ids)
     assert aligned.text == decoder_of(name)(ids)
     assert_tiles(aligned.spans, len(aligned.text))
+
+
+def test_broken_bytes_do_not_spoil_what_follows() -> None:
+    """Byte tokens that stand for letters decode to something else when the run they are in is broken."""
+    tokenizer = TOKENIZERS["byte_fallback"]
+    broken = [tokenizer.token_to_id(f"<0x{byte}>") or 0 for byte in ("E2", "41", "42", "43", "44")]
+    assert 0 not in broken
+    after = "cd ab " * 10
+    ids = [*tokenizer.encode("ab").ids, *broken, *tokenizer.encode(after).ids]
+    text, spans = align_tokens(decoder_of("byte_fallback"), ids)
+    assert text.count("\ufffd") == 5
+    assert [text[start:end] for start, end in spans[-20:]] == list(text[-20:])
+
+
+@every_tokenizer
+def test_runs_of_empty_spans_stay_short_on_random_ids(name: str) -> None:
+    generator = random.Random(0)
+    size = TOKENIZERS[name].get_vocab_size()
+    for _ in range(100):
+        ids = [generator.randrange(size) for _ in range(200)]
+        empty = "".join("x" if span.start == span.end else " " for span in align_tokens(decoder_of(name), ids).spans)
+        assert max(map(len, empty.split()), default=0) <= 40
 
 
 def test_decoding_is_asked_for_a_linear_number_of_tokens() -> None:
