@@ -30,11 +30,7 @@ def npo_loss(logprob: Tensor, ref_logprob: Tensor, *, beta: float) -> Tensor:
 
 
 def kl_divergence(logprobs_NV: Tensor, ref_logprobs_NV: Tensor, *, direction: KlDirection) -> Tensor:
-    """KL divergence in nats at each position (N,), never negative; it and its gradient are exactly 0 at equality.
-
-    `Σ p·(Δ + e^-Δ - 1)` with Δ = log p - log q is `Σ p·Δ` for distributions, since both sum to 1. Written so, the rounding of
-    p·Δ, which is as large as a small divergence itself, cancels within each term; and no rounding is left in the gradient
-    for AdamW to scale up.
+    """KL divergence in nats at each position (N,); it and its gradient are exactly 0 where policy and reference agree.
 
     Args:
         logprobs_NV: Log-probabilities of the policy, normalised.
@@ -46,10 +42,17 @@ def kl_divergence(logprobs_NV: Tensor, ref_logprobs_NV: Tensor, *, direction: Kl
     """
     ref_NV = ref_logprobs_NV.detach()
     if direction == "policy_from_reference":
-        ratio_NV, prob_NV = logprobs_NV - ref_NV, logprobs_NV.exp()
-    else:
-        ratio_NV, prob_NV = ref_NV - logprobs_NV, ref_NV.exp()
-    return (prob_NV * (ratio_NV + torch.expm1(-ratio_NV))).sum(dim=-1)
+        return _divergence(logprobs_NV, ref_NV)
+    return _divergence(ref_NV, logprobs_NV)
+
+
+def _divergence(log_p_NV: Tensor, log_q_NV: Tensor) -> Tensor:
+    # Σ (p·log(p/q) + q - p), since both sum to 1. The rounding of p·log(p/q) alone is as large as a divergence of 1e-7 nats,
+    # and its gradient at equality is rounding, which AdamW scales up to whole updates; here both cancel in each term.
+    ratio_NV, p_NV = log_p_NV - log_q_NV, log_p_NV.exp()
+    near_NV = p_NV * torch.expm1(-ratio_NV.clamp(min=-1.0))
+    rest_NV = torch.where(ratio_NV < -1.0, log_q_NV.exp() - p_NV, near_NV)
+    return (p_NV * ratio_NV + rest_NV).sum(dim=-1)
 
 
 def linear_decay(iteration: int, num_iterations: int) -> float:
