@@ -1,0 +1,46 @@
+"""What documents and example configurations say fits the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fairwitness.cli import app
+from fairwitness.config import load_config, parse_yaml, validate
+from fairwitness.fur.sweep_config import FurSweepConfig
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGS = sorted((ROOT / "jobs/configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_shipped_configurations_are_valid(path: Path) -> None:
+    assert load_config(FurSweepConfig, path).name == path.stem
+
+
+def test_the_readmes_configuration_is_valid() -> None:
+    (example,) = re.findall(r"```yaml\n(.+?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    assert validate(FurSweepConfig, parse_yaml(example), "README.md").name == "mine"
+
+
+def test_the_readme_names_every_configuration() -> None:
+    assert CONFIGS
+    assert set(re.findall(r"^\| `(\w+\.yaml)` \|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)) == {
+        path.name for path in CONFIGS
+    }
+
+
+def test_the_readmes_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    for document in ("README.md", "CONTRIBUTING.md"):
+        assert set(re.findall(r"`?make ([a-z-]+)", (ROOT / document).read_text())) <= targets
+
+
+@pytest.mark.parametrize("command", ["report", "export", "track", "organism"])
+def test_the_readmes_subcommands_exist(command: str) -> None:
+    done = CliRunner().invoke(app, [command, "--help"], prog_name="fairwitness")
+    assert done.exit_code == 0, done.output
+    assert f"fairwitness {command}" in done.output
