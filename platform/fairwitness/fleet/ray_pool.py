@@ -1,0 +1,227 @@
+"""The pool on Ray: actors pinned to the devices that Ray assigns, replaced when they die."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import ray
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTaskError
+
+from fairwitness.errors import ModelError, ResourceError
+from fairwitness.fleet import cluster
+from fairwitness.fleet.config import PoolConfig
+from fairwitness.fleet.crew import Crew
+from fairwitness.fleet.feed import Feed, Ticket
+from fairwitness.fleet.member import Member, Phase, cause_of_death
+from fairwitness.fleet.pool import EngineSpec, Outcome
+from fairwitness.fleet.watch import StartWatch
+from fairwitness.fleet.worker import Loaded, Reply, describe
+
+_log = logging.getLogger(__name__)
+_POLL_S = 1.0
+_FETCH_S = 5.0
+
+
+class RayPool:
+    """Runs items on actors that keep their engine between calls of `map`.
+
+    Actors are started up to `max_actors` while items wait (pending ones are the demand that an autoscaler sees), and
+    those beyond `min_actors` are ended when they are not wanted any more: pending ones when no item waits, running ones
+    after `idle_timeout_s` without work while a call of `map` goes on. Between calls they are kept, with their engines.
+
+    A call of `map` that is left early (the iterator closed, an interrupt, an error) ends all actors, because what
+    they are doing is not wanted any more; the next call starts new ones. One call of `map` runs at a time.
+    """
+
+    def __init__(self, config: PoolConfig, connection: cluster.Connection | None = None) -> None:
+        """Connects and starts `min_actors` actors without waiting for them.
+
+        Args:
+            config: The settings.
+            connection: A connection to share, which stays open; None makes one, which `close` ends.
+
+        Raises:
+            ResourceError: No cluster, or one that can never hold `min_actors` actors.
+        """
+        self._config = config
+        self._connection = connection or cluster.connect(config.address, log_to_driver=config.log_to_driver)
+        self._is_connection_ours = connection is None
+        self._crew = Crew(config, self._connection.actor_env)
+        self._watch = StartWatch(config, self._connection)
+        self._num_builds = 0
+        self._num_failed_starts = 0
+        self._is_mapping = False
+        try:
+            self._watch.refuse()
+            self._crew.start(config.min_actors)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def num_builds(self) -> int:
+        """How many engines have been built since the pool was made, over all actors, dead ones included."""
+        return self._num_builds
+
+    def map(self, spec: EngineSpec, items: Iterable[Any]) -> Iterator[Outcome]:
+        """See `Pool.map`.
+
+        At most twice `in_flight_per_actor` items per actor of `max_actors` are drawn beyond the outcomes taken. An item
+        fails when `max_attempts` actors died under it. Each of the items that a dead actor held is retried alone, so
+        that one item that kills workers does not take others with it.
+
+        Raises:
+            ResourceError: What an actor needs can never be given, or no actor started in `start_timeout_s`.
+            ModelError: The engine cannot be built, or building it ended `max_attempts` actors in a row. Another
+                `FairwitnessError` of `build` is raised as it is.
+            RuntimeError: Another call of `map` has not ended.
+        """
+        if self._is_mapping:
+            raise RuntimeError("one call of map at a time: exhaust or close the iterator of the last one first")
+        self._is_mapping = True
+        feed = Feed(items, self._config.depth * self._config.max_actors)
+        try:
+            self._crew.set_spec(spec)
+            self._watch.restart()
+            yield from self._run(feed)
+        except BaseException:
+            self._crew.end_all()
+            raise
+        finally:
+            self._is_mapping = False
+
+    def close(self) -> None:
+        """Closes idle engines, ends the actors of this pool, and Ray if the pool started it."""
+        if ray.is_initialized():
+            self._crew.close()
+        if self._is_connection_ours:
+            self._connection.close()
+
+    def _run(self, feed: Feed) -> Iterator[Outcome]:
+        while True:
+            self._crew.dispatch(feed)
+            if feed.is_done:
+                return
+            outcomes = self._wait(feed)
+            if outcomes:
+                # Keep the actors busy while the caller deals with the outcomes.
+                self._crew.dispatch(feed)
+            yield from outcomes
+
+    def _wait(self, feed: Feed) -> list[Outcome]:
+        """Waits until something happens, or for a moment, and says what became of which items."""
+        owners = {ref: member for member in self._crew.members for ref in member.refs}
+        ready, _ = ray.wait(list(owners), num_returns=1, timeout=_POLL_S)
+        if any(member.phase is not Phase.STARTING for member in self._crew.members):
+            self._watch.restart()
+        elif not ready:
+            self._watch.check()
+        if ready:
+            ready, _ = ray.wait(list(owners), num_returns=len(owners), timeout=0)
+        outcomes: list[Outcome] = []
+        for ref in ready:
+            member = owners[ref]
+            if member in self._crew.members and ref in member.refs:
+                outcomes.extend(self._hear(feed, member, ref))
+        return outcomes
+
+    def _hear(self, feed: Feed, member: Member, ref: Any) -> list[Outcome]:
+        try:
+            if ref in member.tickets:
+                return [_settle(feed, member, ref, _fetch_reply(ref))]
+            self._hear_pending(member, ray.get(ref))
+        except RayTaskError as error:
+            # The worker could not even read the spec.
+            self._hear_pending(member, Loaded(False, ModelError(_not_built(self._crew.spec, error)), str(error)))
+        except RayError as error:
+            return self._bury(feed, member, error)
+        return []
+
+    def _hear_pending(self, member: Member, answer: Any) -> None:
+        """Notes that an actor runs, or that it has loaded an engine; raises why it has not."""
+        member.become_ready()
+        if not isinstance(answer, Loaded):
+            _log.debug("%s runs: %s", member.name, answer)
+            return
+        if answer.details:
+            _log.error("engine not built on %s\n%s", member.name, answer.details)
+        if answer.error is None:
+            self._num_failed_starts = 0
+            self._num_builds += int(answer.built)
+        elif member.generation == self._crew.generation:
+            raise answer.error
+        else:
+            member.generation = -1
+
+    def _bury(self, feed: Feed, member: Member, error: RayError) -> list[Outcome]:
+        """Takes a dead actor off the list and puts its items back, or fails those that have had their attempts."""
+        cause = cause_of_death(error)
+        _log.warning("%s died: %s", member.name, cause)
+        self._crew.members.remove(member)
+        if isinstance(error, ActorUnavailableError):
+            member.end()
+        outcomes, lost = _collect(feed, member)
+        if member.phase is not Phase.READY:
+            self._count_failed_start(member, cause)
+        is_preempted = isinstance(error, RayActorError) and error.preempted
+        for ticket in reversed(lost):
+            ticket.num_deaths += int(not is_preempted)
+            if ticket.num_deaths < self._config.max_attempts:
+                feed.put_back(ticket)
+            else:
+                outcomes.append(_give_up(feed, member, ticket, cause))
+        return outcomes
+
+    def _count_failed_start(self, member: Member, cause: str) -> None:
+        self._num_failed_starts += 1
+        if self._num_failed_starts < self._config.max_attempts:
+            return
+        number = self._num_failed_starts
+        if member.phase is Phase.STARTING:
+            raise ResourceError(f"{number} workers in a row could not start; the last one: {cause}")
+        name = type(self._crew.spec).__name__
+        raise ModelError(f"{number} workers in a row died while building {name}; the last one: {cause}")
+
+
+def _fetch_reply(ref: Any) -> Reply:
+    """The reply of `Worker.run`; an error outside the engine (an item or result that cannot be sent) is one too."""
+    try:
+        reply: Reply = ray.get(ref, timeout=_FETCH_S)
+    except RayTaskError as error:
+        return Reply(None, describe(error.cause or error), str(error))
+    return reply
+
+
+def _collect(feed: Feed, member: Member) -> tuple[list[Outcome], list[Ticket]]:
+    """Splits a dead actor's items into those whose result came before its death and the others, oldest first."""
+    outcomes, lost = [], []
+    for ref in list(member.tickets):
+        try:
+            outcomes.append(_settle(feed, member, ref, _fetch_reply(ref)))
+        except RayError:
+            lost.append(member.tickets[ref])
+    return outcomes, lost
+
+
+def _settle(feed: Feed, member: Member, ref: Any, reply: Reply) -> Outcome:
+    ticket = member.tickets.pop(ref)
+    now_s = member.since_s = time.monotonic()
+    feed.settle()
+    if reply.details:
+        _log.error("item %d failed on %s\n%s", ticket.index, member.name, reply.details)
+    duration_s = now_s - ticket.handed_at_s
+    return Outcome(ticket.index, reply.value, reply.error, ticket.num_attempts, member.name, duration_s)
+
+
+def _give_up(feed: Feed, member: Member, ticket: Ticket, cause: str) -> Outcome:
+    feed.settle()
+    reason = f"{ticket.num_deaths} worker(s) died under this item; the last one: {cause}"
+    duration_s = time.monotonic() - ticket.handed_at_s
+    return Outcome(ticket.index, None, reason, ticket.num_attempts, member.name, duration_s)
+
+
+def _not_built(spec: EngineSpec | None, error: RayTaskError) -> str:
+    return f"{type(spec).__name__} cannot be built in a worker: {describe(error.cause or error)}"
