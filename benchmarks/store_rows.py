@@ -7,10 +7,12 @@ Run: `python benchmarks/store_rows.py [--rows 1000000]`. Writes to a temporary f
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -30,48 +32,66 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=1_000_000)
     num_rows = parser.parse_args().rows
     generator = np.random.default_rng(0)
+    write, resume, aggregate = Stopwatch(), Stopwatch(), Stopwatch()
     with tempfile.TemporaryDirectory() as folder:
-        write_s, size_bytes = _write(Path(folder), num_rows, generator)
-        resume_s, num_tasks = _resume(Path(folder))
-        aggregate_s, cells = _aggregate(Path(folder))
-    total_s = write_s + resume_s + aggregate_s
+        size_bytes = _write(Path(folder), num_rows, generator, write)
+        with resume:
+            num_tasks = len(Store(folder).finished_keys("unlearning"))
+        with aggregate:
+            num_means = _aggregate(Path(folder))
+    total_s = write.wall_s + resume.wall_s + aggregate.wall_s
+    cpu_s = write.cpu_s + resume.cpu_s + aggregate.cpu_s
     peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    _say(f"rows {num_rows:,}, parts on disk {size_bytes / 1e6:.0f} MB")
-    _say(f"write {write_s:.2f} s; reopen and resume scan {resume_s:.2f} s ({num_tasks:,} finished tasks)")
-    _say(f"aggregate {aggregate_s:.2f} s ({cells} cells by iteration)")
-    _say(f"total {total_s:.2f} s, peak memory {peak_bytes / 1e9:.2f} GB (target: 10 s, 2 GB)")
+    print(f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print(f"rows {num_rows:,}, parts on disk {size_bytes / 1e6:.0f} MB")
+    print(f"write {write}")
+    print(f"reopen and resume scan {resume}: {num_tasks:,} finished tasks")
+    print(f"aggregate {aggregate}: {num_means} means of a cell and iteration")
+    print(f"total {total_s:.2f} s (CPU {cpu_s:.2f} s), peak memory {peak_bytes / 1e9:.2f} GB (target: 10 s, 2 GB)")
     return int(total_s >= 10 or peak_bytes >= 2e9)
 
 
-def _write(root: Path, num_rows: int, generator: np.random.Generator) -> tuple[float, int]:
-    spent_s = 0.0
+class Stopwatch:
+    """Adds up the wall and CPU time of the blocks that it is the context of."""
+
+    def __init__(self) -> None:
+        """Starts at zero."""
+        self.wall_s = self.cpu_s = 0.0
+
+    def __enter__(self) -> None:
+        """Starts a block."""
+        self.wall_s -= time.perf_counter()
+        self.cpu_s -= time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        """Ends a block."""
+        self.wall_s += time.perf_counter()
+        self.cpu_s += time.process_time()
+
+    def __str__(self) -> str:
+        """Both times, in seconds."""
+        return f"{self.wall_s:.2f} s (CPU {self.cpu_s:.2f} s)"
+
+
+def _write(root: Path, num_rows: int, generator: np.random.Generator, watch: Stopwatch) -> int:
     store = Store(root)
     for start in range(0, num_rows, ROWS_PER_CALL):
         rows = make_rows(start // ITERATIONS, min(ROWS_PER_CALL, num_rows - start), generator)
-        began_s = time.perf_counter()
-        store.append_table("unlearning", rows)
-        spent_s += time.perf_counter() - began_s
-    began_s = time.perf_counter()
-    store.close()
-    spent_s += time.perf_counter() - began_s
-    return spent_s, sum(part.stat().st_size for part in root.rglob("*.parquet"))
+        with watch:
+            store.append_table("unlearning", rows)
+    with watch:
+        store.close()
+    return sum(part.stat().st_size for part in root.rglob("*.parquet"))
 
 
-def _resume(root: Path) -> tuple[float, int]:
-    began_s = time.perf_counter()
-    finished = Store(root).finished_keys("unlearning")
-    return time.perf_counter() - began_s, len(finished)
-
-
-def _aggregate(root: Path) -> tuple[float, int]:
-    began_s = time.perf_counter()
+def _aggregate(root: Path) -> int:
     columns = ["cell_key", "iteration", "problem_key", "efficacy", "specificity", "flipped", "cot_step_logprob"]
     rows = Store(root, create=False).read("unlearning", columns, pc.field("status") == "ok")
     means = rows.group_by(["cell_key", "iteration"]).aggregate(
         [("efficacy", "mean"), ("specificity", "mean"), ("cot_step_logprob", "mean"), ([], "count_all")]
     )
     rows.group_by(["cell_key", "problem_key"]).aggregate([("flipped", "any")])
-    return time.perf_counter() - began_s, means.num_rows
+    return int(means.num_rows)
 
 
 def make_rows(first_task: int, num_rows: int, generator: np.random.Generator) -> pa.Table:
@@ -142,10 +162,6 @@ def _held_out(num_rows: int, generator: np.random.Generator) -> pa.Array:
 
 def _repeat(value: str, num_rows: int) -> pa.Array:
     return pa.repeat(value, num_rows)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
 
 
 if __name__ == "__main__":

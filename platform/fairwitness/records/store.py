@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 SMALL_PART_BYTES = 1 << 20
 MAX_SMALL_PARTS = 64
 MAX_READ_ATTEMPTS = 5
+TIDY_BYTES = 64 << 20
 
 
 class Store:
@@ -64,7 +65,7 @@ class Store:
         self._finished: dict[str, set[str]] = {}
         self._masks: dict[str, tuple[tuple[Path, ...], npt.NDArray[np.bool_] | None]] = {}
         self._checked: set[Path] = set()
-        self._cleaned: set[str] = set()
+        self._written: set[str] = set()
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self._late_flush_failed = False
@@ -123,8 +124,21 @@ class Store:
             self._late_flush_failed = False
 
     def close(self) -> None:
-        """Writes what is held in memory. The store can be used on."""
-        self.flush()
+        """Writes what is held and tidies the tables written to: one part each, as other tools read every row.
+
+        A large table whose rows all count is left as it is. The store can be used on.
+
+        Raises:
+            StoreError: A part cannot be written.
+        """
+        with self._lock:
+            self.flush()
+            for name in sorted(self._written):
+                parts = list_parts(self.root / name)
+                is_small = sum(part.stat().st_size for part in parts) < TIDY_BYTES
+                if is_small or self._winning(_table(name), parts) is not None:
+                    self.compact(name)
+            self._written.clear()
 
     def finished_keys(self, table: str) -> AbstractSet[str]:
         """Units of work that are not to be run again: `task_key` for `unlearning`, else `key`. A live view.
@@ -132,14 +146,13 @@ class Store:
         Raises:
             StoreError: A part is damaged or of another version.
         """
-        known = self._finished.get(table)
-        if known is None:
-            spec = _table(table)
-            known = set()
-            if spec.finished:
-                known.update(_finished_in(spec, self._scan(spec, [spec.resume_key, "status"])))
-            self._finished[table] = known
-        return known
+        spec = _table(table)
+        with self._lock:
+            if table not in self._finished:
+                columns = [spec.resume_key, "status"]
+                rows = self._with_parts(spec, lambda parts: self._scan(spec, columns, None, parts))
+                self._finished[table] = set(_finished_in(spec, rows))
+            return self._finished[table]
 
     def read(self, table: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """The rows that count, in no particular order; of several attempts at a unit the last one.
@@ -159,14 +172,7 @@ class Store:
             raise StoreError(f"table {table}: unknown columns {', '.join(unknown)}")
         with self._lock:
             self.flush()
-            for _ in range(MAX_READ_ATTEMPTS):
-                parts = list_parts(self._directory(spec))
-                try:
-                    return self._read(spec, names, where, parts)
-                except StoreError:
-                    if parts == list_parts(self._directory(spec)):
-                        raise
-        raise StoreError(f"{self._directory(spec)}: is being rewritten all the time; try again later")
+            return self._with_parts(spec, lambda parts: self._read(spec, names, where, parts))
 
     def num_rows(self, table: str, where: pc.Expression | None = None) -> int:
         """How many rows count and satisfy the condition."""
@@ -185,6 +191,17 @@ class Store:
             mask = self._winning(spec, parts)
             if len(parts) > 1 or mask is not None:
                 self._replace(spec, parts, _winners_by_part(parts, mask))
+
+    def _with_parts(self, table: Table, action: Callable[[tuple[Path, ...]], pa.Table]) -> pa.Table:
+        """Does something with the parts, and again if a writer replaced them meanwhile."""
+        for _ in range(MAX_READ_ATTEMPTS):
+            parts = list_parts(self._directory(table))
+            try:
+                return action(parts)
+            except StoreError:
+                if parts == list_parts(self._directory(table)):
+                    raise
+        raise StoreError(f"{self._directory(table)}: is being rewritten all the time; try again later")
 
     def _read(self, table: Table, names: list[str], where: pc.Expression | None, parts: tuple[Path, ...]) -> pa.Table:
         mask = self._winning(table, parts)
@@ -239,9 +256,9 @@ class Store:
 
     def _write(self, table: Table, pieces: Sequence[pa.Table]) -> None:
         directory = self._directory(table)
-        if table.name not in self._cleaned:
+        if table.name not in self._written:
             remove_leftovers(directory)
-            self._cleaned.add(table.name)
+            self._written.add(table.name)
         self._checked.add(write_part(directory, table, pieces if len(pieces) == 1 else [pa.concat_tables(pieces)]))
         small = [part for part in list_parts(directory) if part.stat().st_size < SMALL_PART_BYTES]
         if len(small) >= MAX_SMALL_PARTS:
@@ -266,10 +283,9 @@ class Store:
         self,
         table: Table,
         columns: list[str] | dict[str, pc.Expression],
-        where: pc.Expression | None = None,
-        parts: tuple[Path, ...] | None = None,
+        where: pc.Expression | None,
+        parts: tuple[Path, ...],
     ) -> pa.Table:
-        parts = list_parts(self._directory(table)) if parts is None else parts
         for part in parts:
             if part not in self._checked:
                 check_part(part, table)
@@ -298,6 +314,8 @@ def _table(name: str) -> Table:
 
 
 def _finished_in(table: Table, data: pa.Table) -> list[str]:
+    if not table.finished:
+        return []
     done = pc.is_in(data["status"], value_set=pa.array(table.finished))
     units: list[str] = pc.unique(data[table.resume_key].filter(done)).to_pylist()
     return units
@@ -319,6 +337,6 @@ def _check_writable(root: Path) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")
-        probe.unlink()
+        probe.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(root, error) from error

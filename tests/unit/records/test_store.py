@@ -339,6 +339,50 @@ def test_a_driver_killed_between_write_and_rename_loses_only_that_part(tmp_path:
     assert all(name.endswith(".parquet") for name in part_names(tmp_path))
 
 
+KILLED_TIDYING = """
+import os, sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from fairwitness.records.store import Store
+from tests.unit.records.rows import failed_row, task_rows
+writer = Store(sys.argv[1], flush_rows=1)
+for rows in ([failed_row("t0")], task_rows("t0", attempt=2), task_rows("t1")):
+    writer.append("unlearning", rows)
+unlink, num_removed = Path.unlink, 0
+def unlink_then_die(path, missing_ok=False):
+    global num_removed
+    if path.suffix == ".parquet":
+        num_removed += 1
+        if num_removed == 2:
+            os.kill(os.getpid(), 9)
+    unlink(path, missing_ok)
+Path.unlink = unlink_then_die
+writer.close()
+"""
+
+
+def test_a_driver_killed_while_parts_are_merged_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED_TIDYING, str(tmp_path), *sys.path]
+    assert subprocess.run(command, check=False, timeout=60).returncode == -signal.SIGKILL
+    assert len(part_names(tmp_path)) == 3
+    reader = Store(tmp_path, create=False)
+    assert keys(reader.read("unlearning")) == ["t0/1", "t0/2", "t1/1", "t1/2"]
+    assert set(reader.finished_keys("unlearning")) == {"t0", "t1"}
+
+
+def test_after_close_other_tools_see_exactly_the_rows_that_count(tmp_path: Path) -> None:
+    with Store(tmp_path, flush_rows=1) as writer:
+        writer.append("unlearning", [failed_row("t0")])
+        writer.append("unlearning", task_rows("t0", attempt=2))
+        writer.append("runs", [run_row()])
+        writer.append("runs", [run_row(status="done", finished_at=datetime(2026, 1, 2, tzinfo=UTC))])
+        assert len(part_names(tmp_path)) == 2
+    assert len(part_names(tmp_path)) == 1
+    tasks = duckdb.sql(f"SELECT key, status FROM '{tmp_path}/unlearning/*.parquet' ORDER BY 1").fetchall()
+    assert tasks == [("t0/1", "ok"), ("t0/2", "ok")]
+    assert duckdb.sql(f"SELECT status FROM '{tmp_path}/runs/*.parquet'").fetchall() == [("done",)]
+
+
 def test_a_reader_survives_parts_that_are_merged_under_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = Store(tmp_path, flush_rows=1)
     for task in ("t0", "t1"):
