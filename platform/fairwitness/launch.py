@@ -10,19 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairwitness.config import load_config
+from fairwitness.config import Config, load_config, parse_yaml, validate
 from fairwitness.errors import FairwitnessError
 from fairwitness.fur.dry_run import dry_run
 from fairwitness.fur.study import Loader
 from fairwitness.fur.sweep import EXIT_INTERRUPTED, SweepResult, run_sweep
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.lm.config import ModelConfig
-from fairwitness.organisms.world import ORGANISM, load_organism_problems
-from fairwitness.organisms.weights import organism_path
+from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
+from fairwitness.records.run_dir import RunDirectory
+from fairwitness.records.tracker import TrackingConfig
 from fairwitness.report.build import build_report
 
 LOADERS: Mapping[str, Loader] = {ORGANISM: load_organism_problems}
 """Data sets beyond those of `fairwitness.problems`."""
+
+
+JOB_CONFIGS: Mapping[str, type[Config]] = {"fur_sweep": FurSweepConfig}
+"""The configuration class of each job in jobs/."""
 
 
 def fur_sweep(config_path: Path, overrides: Sequence[str], *, pool: str | None = None, dry: bool = False) -> int:
@@ -78,6 +83,21 @@ def read_sweep(config_path: Path, overrides: Sequence[str], pool: str | None) ->
     config = load_config(FurSweepConfig, config_path, [*overrides, *extra])
     models = tuple(_resolved(model) for model in config.models)
     return config.model_copy(update={"models": models})
+
+
+def tracking_of(run_path: Path, *, uri: str | None, experiment: str | None) -> TrackingConfig:
+    """Tracking settings of a finished run, with what the user gives instead.
+
+    Raises:
+        StoreError: There is no run at this path.
+        ConfigError: Its configuration cannot be read.
+    """
+    run = RunDirectory.at(run_path)
+    own: dict[str, Any] = {}
+    if run.config_path.exists():
+        own = (parse_yaml(run.config_path.read_text(encoding="utf-8")) or {}).get("tracking", {})
+    given = {name: value for name, value in (("uri", uri), ("experiment", experiment)) if value is not None}
+    return validate(TrackingConfig, {**own, **given, "enabled": True}, str(run.config_path))
 
 
 def _resolved(model: ModelConfig) -> ModelConfig:
