@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -62,6 +63,7 @@ class Store:
         self._writable = create
         self._flush_rows, self._flush_s = flush_rows, flush_s
         self._pending: dict[str, list[pa.Table]] = {}
+        self._num_pending: Counter[str] = Counter()
         self._finished: dict[str, set[str]] = {}
         self._masks: dict[str, tuple[tuple[Path, ...], npt.NDArray[np.bool_] | None]] = {}
         self._checked: set[Path] = set()
@@ -120,7 +122,7 @@ class Store:
                 self._timer = None
             for name in list(self._pending):
                 self._write(_table(name), self._pending[name])
-                del self._pending[name]
+                del self._pending[name], self._num_pending[name]
             self._late_flush_failed = False
 
     def close(self) -> None:
@@ -225,6 +227,7 @@ class Store:
                 _log.warning("%s: %d rows of finished work ignored", table.name, data.num_rows - fresh.num_rows)
             if fresh.num_rows:
                 self._pending.setdefault(table.name, []).append(fresh)
+                self._num_pending[table.name] += fresh.num_rows
                 self._flush_if_due(table.name)
             return int(fresh.num_rows)
 
@@ -239,7 +242,7 @@ class Store:
         return data
 
     def _flush_if_due(self, name: str) -> None:
-        if sum(piece.num_rows for piece in self._pending[name]) >= self._flush_rows:
+        if self._num_pending[name] >= self._flush_rows:
             self.flush()
         elif self._timer is None:
             self._timer = threading.Timer(self._flush_s, self._flush_late)
