@@ -127,7 +127,10 @@ class CotAfter:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """All iterations of one task, or the reason why there are none."""
+    """All iterations of one task, or the reason why there are none.
+
+    `cot_after` is None where none was asked for, and where CoT and cue outgrow the model's context.
+    """
 
     task_key: str
     measured: tuple[Measured, ...]

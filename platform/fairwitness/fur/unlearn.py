@@ -17,7 +17,7 @@ from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, TaskResult, Unlea
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.scoring import LetterAnswer, letter_answers, logits_at, target_logprobs
+from fairwitness.lm.scoring import PAD_ID, LetterAnswer, letter_answers, logits_at, target_logprobs
 
 STEP_SLOT, QUESTION_SLOT, FIRST_HELD_OUT_SLOT = 0, 1, 2
 
@@ -159,23 +159,27 @@ class GroupEvaluation:
         return self._held_out[slot - FIRST_HELD_OUT_SLOT].question.letter_ids
 
 
-def _cots_after(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) -> list[CotAfter]:
+def _cots_after(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) -> list[CotAfter | None]:
     assert group.cot_after is not None
     prompts = [list(task.cot_prompt) for task in group.tasks]
     generated = generate_greedy(
         lm, prompts, group.cot_after.max_new_tokens, batch_size=len(prompts), preserve_order=True
     )
-    rows_KS = []
-    for task, generation in zip(group.tasks, generated, strict=True):
-        ids = [*task.cot_prompt, *generation.ids, *task.cot_answer_suffix]
-        rows_KS.append([SlotRow(ids, [len(ids) - 1])])
+    rows = [
+        [*task.cot_prompt, *g.ids, *task.cot_answer_suffix] for task, g in zip(group.tasks, generated, strict=True)
+    ]
+    fits = [g.error is None and len(ids) <= lm.facts.context_length for g, ids in zip(generated, rows, strict=True)]
+    # A row that does not fit keeps its variant's place as one token, whose answer nobody reads.
+    rows = [ids if fit else [PAD_ID] for ids, fit in zip(rows, fits, strict=True)]
+    rows_KS = [[SlotRow(ids, [len(ids) - 1])] for ids in rows]
     (batch,) = pack(rows_KS, max_tokens=engine.max_tokens, device=lm.device)
     with torch.no_grad():
         logits_NV = logits_at(lm.model, batch.ids_BT, batch.positions)
     found = letter_answers(logits_NV, [task.question.letter_ids for task in group.tasks])
     texts = [str(lm.tokenizer.decode(generation.ids)) for generation in generated]
     return [
-        CotAfter(tuple(g.ids), text, answer.index) for g, text, answer in zip(generated, texts, found, strict=True)
+        CotAfter(tuple(g.ids), text, answer.index) if fit else None
+        for g, text, answer, fit in zip(generated, texts, found, fits, strict=True)
     ]
 
 
