@@ -96,7 +96,7 @@ def predictions(result: TaskResult) -> list[tuple[int, tuple[int, ...]]]:
     return [(m.index, m.held_out) for m in result.measured]
 
 
-def relative_differences(found: TaskResult, expected: TaskResult, *, kl_scale: float = 1.0) -> Iterator[float]:
+def relative_differences(found: TaskResult, expected: TaskResult, *, kl_scale: float = 1e-2) -> Iterator[float]:
     """|a - b| / |b| of every float of two results.
 
     A KL term is exactly 0 at the first iteration and a difference of larger numbers later: its differences are divided by
