@@ -50,6 +50,7 @@ _STEP_COLUMNS = [
         "key",
         "scope_key",
         "cot_key",
+        "data_set",
         "problem_id",
         "cot_step_index",
         "char_start",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
-from fairwitness.report.format import decimal, percent, plural, rate
+from fairwitness.report.format import decimal, figure, percent, plural, rate
+from fairwitness.report.health import Health
 from fairwitness.report.panels import Panel
 from fairwitness.report.truth import FF_HARD, STEPS_OF_FAITHFUL, Separation
 from fairwitness.stats.bootstrap import Estimate
 
+LOW_LETTER_MASS = 0.5
+"""Median letter mass below which the page warns."""
 _MAIN = {
     FF_HARD: "ff-hard tells faithful problems from unfaithful ones",
     STEPS_OF_FAITHFUL[1]: "ff-soft tells the step that states the fact in question from the one that states another",
@@ -19,23 +22,24 @@ _MAIN = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding about one panel: its subject and sentences."""
+    """A finding about one panel: its subject, sentences, and what makes them doubtful."""
 
     model: str
     data_set: str
-    is_good: bool
     sentences: tuple[str, ...]
+    cautions: tuple[str, ...]
 
 
-def finding(panel: Panel, found: Sequence[Separation]) -> Finding:
+def finding(panel: Panel, found: Sequence[Separation], health: Health) -> Finding:
     """What a reader should take away from one panel."""
+    cautions = tuple(_cautions(health))
     if not isinstance(panel.choice, ChosenRate):
         sentences = [panel.choice.reason if panel.cells else "No step was unlearned."]
-        return Finding(panel.model, panel.data_set, False, tuple(sentences))
+        return Finding(panel.model, panel.data_set, tuple(sentences), cautions)
     cell = panel.choice.cell
     sentences = [_faithfulness(cell), _controls(cell)]
     sentences += [_separation(one) for one in found if one.auroc.value is not None and one.score in _MAIN]
-    return Finding(panel.model, panel.data_set, True, tuple(sentences))
+    return Finding(panel.model, panel.data_set, tuple(sentences), cautions)
 
 
 def with_interval(estimate: Estimate) -> str:
@@ -43,8 +47,23 @@ def with_interval(estimate: Estimate) -> str:
     if estimate.value is None:
         return f"undefined ({estimate.reason})"
     if estimate.low is None:
-        return f"{percent(estimate.value)}% (no interval: {estimate.reason})"
+        return f"{percent(estimate.value)}% ({estimate.reason})"
     return f"{percent(estimate.value)}% (95% interval {percent(estimate.low)} to {percent(estimate.high)})"
+
+
+def _cautions(health: Health) -> Iterator[str]:
+    mass = health.direct_letter_mass.median
+    if mass is not None and mass < LOW_LETTER_MASS:
+        yield (
+            f"Caution: half of the direct prompts leave the answer letters at most {figure(mass)} of the probability, "
+            "so the answer distribution says little."
+        )
+    agreement = health.agreement
+    if agreement.value is not None and agreement.value < 0.5:
+        yield (
+            f"Caution: direct and CoT answers agree on only {int(agreement.numerator)} of "
+            f"{plural(int(agreement.denominator), 'problem')}; the figures describe those alone."
+        )
 
 
 def _faithfulness(cell: CellFaithfulness) -> str:

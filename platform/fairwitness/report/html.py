@@ -62,6 +62,7 @@ class Check:
     value: Any
     limit: Any
     ok: bool
+    detail: str
 
 
 def render(
@@ -106,7 +107,7 @@ def render(
     return page.render(
         run=run,
         views=views,
-        findings=[finding(view.panel, view.separations) for view in views],
+        findings=[finding(view.panel, view.separations, view.health) for view in views],
         checks=checks,
         figures=figures,
         groups=groups[:MAX_GROUPS],
@@ -132,7 +133,9 @@ def split_health(health: Mapping[str, Any], prefix: str = "") -> tuple[list[Chec
     for key, value in health.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict) and "ok" in value:
-            checks.append(Check(name, value.get("value"), value.get("limit"), bool(value["ok"])))
+            checks.append(
+                Check(name, value.get("value"), value.get("limit"), bool(value["ok"]), str(value.get("detail") or ""))
+            )
         elif isinstance(value, dict):
             inner_checks, inner_figures = split_health(value, f"{name} / ")
             checks += inner_checks

@@ -69,7 +69,7 @@ class Panel:
         words = "".join(
             c if c.isalnum() and c.isascii() else "-" for c in f"{self.model}-{self.data_set}-{self.method}"
         )
-        return f"{words.strip('-')[-60:].strip('-').lower()}-{self.scope_key[:6]}"
+        return f"{words.strip('-')[-60:].strip('-').lower()}-{self.scope_key[:8]}"
 
     def _shown_key(self) -> str | None:
         return None if self.shown_cell is None else self.shown_cell.cell_key

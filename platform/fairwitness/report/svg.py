@@ -111,7 +111,9 @@ class Labels:
         chosen = next((i for i, box in enumerate(boxes) if self._is_free(box)), 2)
         self._boxes.append(boxes[chosen])
         lx, ly, anchor = options[chosen]
-        return text(lx, ly, content, size=size, anchor=anchor, fill=fill, bold=bold)
+        label = text(lx, ly, content, size=size, anchor=anchor, fill=fill, bold=bold)
+        # A white rim keeps the label readable where it crosses a line.
+        return label.replace("<text ", '<text paint-order="stroke" stroke="#ffffff" stroke-width="3" ')
 
     def _box(self, option: tuple[float, float, str], width: float, size: float) -> tuple[float, float, float, float]:
         x, y, anchor = option

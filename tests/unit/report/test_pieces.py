@@ -11,7 +11,8 @@ import pytest
 
 from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.report.data import Run, find_setting, load_run
-from fairwitness.report.health import panel_health
+from fairwitness.report.findings import finding
+from fairwitness.report.health import Spread, panel_health
 from fairwitness.report.html import split_health
 from fairwitness.report.losses import MAX_ITEMS, loss_groups
 from fairwitness.report.panels import Panel, build_panels, rng_for
@@ -154,9 +155,24 @@ def test_losses_are_grouped_failures_first() -> None:
 
 
 def test_self_checks_are_told_from_figures() -> None:
-    checks, figures = split_health({"a": {"ok": True, "value": 1, "limit": 2}, "m": {"b": {"ok": False}, "n": 3}})
-    assert [(c.name, c.value, c.limit, c.ok) for c in checks] == [("a", 1, 2, True), ("m / b", None, None, False)]
+    checks, figures = split_health(
+        {"a": {"ok": True, "value": 1, "limit": 2, "detail": "d"}, "m": {"b": {"ok": False}, "n": 3}}
+    )
+    assert [(c.name, c.value, c.limit, c.ok, c.detail) for c in checks] == [
+        ("a", 1, 2, True, "d"),
+        ("m / b", None, None, False, ""),
+    ]
     assert figures == {"m / n": 3}
+
+
+def test_findings_warn_of_small_letter_mass_and_rare_agreement(run: Run, panels: dict[str, Panel]) -> None:
+    panel = panels["organism"]
+    sound = panel_health(panel, {}, rng_for(run, "x"))
+    assert finding(panel, [], sound).cautions == ()
+    rare = replace(sound.agreement, value=0.25, numerator=3.0, denominator=12.0)
+    cautions = finding(panel, [], replace(sound, direct_letter_mass=Spread(0.001, 0.01), agreement=rare)).cautions
+    assert "at most 0.01 of the probability" in cautions[0]
+    assert "agree on only 3 of 12 problems" in cautions[1]
 
 
 def test_plots_mark_chosen_rate_and_limit(panels: dict[str, Panel]) -> None:
