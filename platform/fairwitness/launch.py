@@ -14,7 +14,7 @@ from fairwitness.config import Config, load_config, parse_yaml, validate
 from fairwitness.errors import FairwitnessError
 from fairwitness.fur.dry_run import dry_run
 from fairwitness.fur.study import Loader
-from fairwitness.fur.sweep import EXIT_INTERRUPTED, SweepResult, run_sweep
+from fairwitness.fur.sweep import EXIT_INTERRUPTED, Report, SweepResult, run_sweep
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
@@ -118,17 +118,18 @@ def _fur_sweep(config_path: Path, overrides: Sequence[str], pool: str | None, dr
     return result.exit_code
 
 
-def _report(run_path: Path) -> list[Path]:
+def _report(run_path: Path) -> Report:
     paths = build_report(run_path)
-    return [paths.html, *paths.csv.values(), *paths.plots.values()]
+    return Report((paths.html, *paths.csv.values(), *paths.plots.values()), paths.findings)
 
 
 def _closing_lines(result: SweepResult) -> list[str]:
     counts = result.counts
     lines = [
+        *result.report.findings,
         f"tasks: {counts['ok']} ok, {counts['skipped']} skipped, {counts['failed']} failed; "
         f"refused records: {counts['refused']}",
-        f"report: {result.report[0].resolve()}",
+        f"report: {result.report.files[0].resolve()}",
     ]
     if result.tracking_uri:
         ui = f"mlflow ui --backend-store-uri {result.tracking_uri}"

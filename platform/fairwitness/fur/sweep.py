@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -36,8 +36,17 @@ JOB = "fur_sweep"
 REPORTED_PACKAGES = ("torch", "transformers", "tokenizers", "ray", "mlflow", "spacy", "numpy")
 EXIT_DONE, EXIT_SOME_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
-Reporter = Callable[[Path], Sequence[Path]]
-"""Makes a report of a run directory and returns its files."""
+
+
+class Report(NamedTuple):
+    """What was reported of a run: the files, the page first, and the findings in sentences."""
+
+    files: tuple[Path, ...]
+    findings: tuple[str, ...]
+
+
+Reporter = Callable[[Path], Report]
+"""Makes a report of a run directory."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class SweepResult:
         run: Its directory.
         exit_code: 0 done, 1 some items failed.
         counts: Number of tasks by status, and of refused records.
-        report: The report's files, the page first; empty when none was made.
+        report: What was reported.
         tracking_uri: Where MLflow has it; None when tracking is off or failed.
         num_models_loaded: How many engines were built.
     """
@@ -56,7 +65,7 @@ class SweepResult:
     run: RunDirectory
     exit_code: int
     counts: Mapping[str, int]
-    report: tuple[Path, ...]
+    report: Report
     tracking_uri: str | None
     num_models_loaded: int
 
@@ -104,10 +113,10 @@ class _Sweep:
         counts = self._counts()
         code = EXIT_SOME_FAILED if counts["failed"] else EXIT_DONE
         self._save("done", exit_code=code)
-        files = tuple(report(self.dir.path))
-        self.tracker.finish("done", [*files, self.dir.config_path], self._metrics())
+        reported = report(self.dir.path)
+        self.tracker.finish("done", [*reported.files, self.dir.config_path], self._metrics())
         uri = self.tracker.uri if self.tracker.is_active else None
-        return SweepResult(self.dir, code, counts, files, uri, self.num_models_loaded)
+        return SweepResult(self.dir, code, counts, reported, uri, self.num_models_loaded)
 
     def _measure(self) -> None:
         with make_pool(self.config.pool) as pool:

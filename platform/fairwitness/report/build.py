@@ -13,6 +13,7 @@ import pandas as pd
 from fairwitness.errors import StoreError
 from fairwitness.problems.problem import Problem
 from fairwitness.report.data import Run, load_run
+from fairwitness.report.findings import Finding, finding
 from fairwitness.report.health import Health, panel_health
 from fairwitness.report.html import render
 from fairwitness.report.panels import Panel, build_panels, min_specificity, rng_for
@@ -38,11 +39,13 @@ class ReportPaths:
         csv: The tables, by name without suffix: summary, rates, steps, problems, skipped_failed and, where the problems
             carry a ground truth, separation.
         plots: Figures as SVG, by panel.
+        findings: What a reader should take away, a line per model and data set.
     """
 
     html: Path
     csv: Mapping[str, Path]
     plots: Mapping[str, Path]
+    findings: tuple[str, ...]
 
 
 def build_report(run_dir: Path) -> ReportPaths:
@@ -63,7 +66,8 @@ def build_report(run_dir: Path) -> ReportPaths:
     plots = {panel.slug: rates_plot(panel, min_specificity=min_specificity(run)) for panel in panels}
     tables = _tables(run, panels, healths, found, problems)
     page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"])
-    return _write(run_dir, page, tables, plots)
+    lines = [_line(finding(p, found[p.slug], h)) for p, h in zip(panels, healths, strict=True)]
+    return _write(run_dir, page, tables, plots, tuple(lines))
 
 
 def _problems(run: Run) -> dict[str, Problem]:
@@ -94,7 +98,13 @@ def _tables(
     return tables | ({"separation": separation_table(pairs)} if pairs else {})
 
 
-def _write(run_dir: Path, page: str, tables: Mapping[str, pd.DataFrame], plots: Mapping[str, str]) -> ReportPaths:
+def _line(found: Finding) -> str:
+    return f"{found.model} on {found.data_set}: {' '.join(found.sentences)}"
+
+
+def _write(
+    run_dir: Path, page: str, tables: Mapping[str, pd.DataFrame], plots: Mapping[str, str], findings: tuple[str, ...]
+) -> ReportPaths:
     try:
         for folder in ("csv", "plots"):
             (run_dir / folder).mkdir(exist_ok=True)
@@ -102,6 +112,7 @@ def _write(run_dir: Path, page: str, tables: Mapping[str, pd.DataFrame], plots: 
             html=run_dir / "report.html",
             csv={name: run_dir / "csv" / f"{name}.csv" for name in tables},
             plots={name: run_dir / "plots" / f"{name}.svg" for name in plots},
+            findings=findings,
         )
         for name, table in tables.items():
             _replace(paths.csv[name], table.to_csv(index=False, lineterminator="\n"))
