@@ -23,6 +23,7 @@ class StartWatch:
         self._config = config
         self._connection = connection
         self._need = Need(config.num_cpus_per_actor, config.num_gpus_per_actor)
+        self._has_warned = False
         self.restart()
 
     def restart(self) -> None:
@@ -61,7 +62,8 @@ class StartWatch:
             raise ResourceError(f"no actor of {self._need} started in {waited_s:.0f} s; {what_there_is(view)}")
 
     def _ask_the_autoscaler(self) -> None:
-        if not self._num_infeasible:
+        if not self._has_warned:
             _log.warning("no node can hold an actor of %s yet; waiting for the autoscaler", self._need)
+            self._has_warned = True
         resources = {"CPU": self._need.num_cpus, "GPU": self._need.num_gpus}
         self._num_infeasible = self._num_infeasible + 1 if cluster.reported_infeasible(resources) else 0
