@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -47,9 +47,14 @@ def imported_modules(*folders: str) -> dict[str, Path]:
 
 
 @cache
+def all_providers() -> Mapping[str, list[str]]:
+    """Distributions by the top-level module they install."""
+    return packages_distributions()
+
+
 def providers(module: str) -> frozenset[str]:
     """Canonical names of the distributions that install the module (several share a namespace)."""
-    return frozenset(map(canonicalize_name, packages_distributions().get(module, [module])))
+    return frozenset(map(canonicalize_name, all_providers().get(module, [module])))
 
 
 def undeclared(folders: tuple[str, ...], known: Set[str]) -> list[str]:
