@@ -20,7 +20,7 @@ from fairwitness.errors import ConfigError
 
 
 class Config(BaseModel):
-    """Base of every configuration: immutable, unknown keys refused, no silent conversion of text to numbers."""
+    """Base of every configuration: immutable, unknown keys refused; a number in quotes is that number, other text none."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, protected_namespaces=()
@@ -36,6 +36,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key is a list or mapping; keys are words", key_node.start_mark
+                )
             if key_node.value in seen:
                 line = key_node.start_mark.line + 1
                 raise ConfigError(f"key {key_node.value!r} is given twice (line {line}); keep one of them")
@@ -46,7 +50,7 @@ class _Loader(yaml.SafeLoader):
 def _make_exponents_floats() -> None:
     import re
 
-    pattern = re.compile(r"^[-+]?(\d[\d_]*)?(\.\d*)?([eE][-+]?\d+)$")
+    pattern = re.compile(r"^[-+]?(\d[\d_]*(\.\d*)?|\.\d+)[eE][-+]?\d+$")
     _Loader.add_implicit_resolver("tag:yaml.org,2002:float", pattern, list("-+0123456789."))
 
 
@@ -60,7 +64,7 @@ def parse_yaml(text: str) -> Any:
         ConfigError: The text is not YAML, or a key is given twice.
     """
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"not valid YAML: {' '.join(str(error).split())}") from error
 
@@ -81,11 +85,12 @@ def load_config(cls: type[ConfigT], path: Path | None, overrides: Sequence[str] 
     data: Any = {}
     if path is not None:
         try:
-            data = parse_yaml(Path(path).read_text(encoding="utf-8")) or {}
+            data = parse_yaml(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: cannot be read ({error}); give --config the path of a YAML file") from error
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
+    data = {} if data is None else data
     if not isinstance(data, dict):
         raise ConfigError(f"{source}: must hold `key: value` lines, not a {type(data).__name__}")
     for override in overrides:
@@ -127,7 +132,10 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
     target: Any = data
     for name in parents:
         target = _descend(target, name, override)
-    value = parse_yaml(text)
+    try:
+        value = parse_yaml(text)
+    except ConfigError as error:
+        raise ConfigError(f"--set {override}: {error}") from error
     if isinstance(target, list):
         target[_list_index(target, last, override)] = value
     else:
@@ -135,18 +143,17 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
 
 
 def _descend(target: Any, name: str, override: str) -> Any:
-    if isinstance(target, list):
-        return target[_list_index(target, name, override)]
-    child = target.get(name)
+    place: Any = _list_index(target, name, override) if isinstance(target, list) else name
+    child = target[place] if isinstance(target, list) else target.get(place)
     if child is None:
-        child = target[name] = {}
+        child = target[place] = {}
     if not isinstance(child, dict | list):
         raise ConfigError(f"--set {override}: {name!r} is a single value, it has no keys below it")
     return child
 
 
 def _list_index(target: list[Any], name: str, override: str) -> int:
-    if not name.isdigit() or int(name) >= len(target):
+    if not name.isdecimal() or int(name) >= len(target):
         raise ConfigError(f"--set {override}: {name!r} must be a number from 0 to {len(target) - 1}")
     return int(name)
 
