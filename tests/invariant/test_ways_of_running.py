@@ -1,0 +1,99 @@
+"""A sweep gives the same rows however it is run: group size, padding, order of the data, local or Ray, number of actors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairwitness.fleet.cluster import Connection, start_local
+from fairwitness.fur.sweep import SweepResult
+from tests.helpers.sweeps import (
+    NUM_HELD_OUT,
+    NUM_PROBLEMS,
+    assert_same,
+    measurements,
+    problem,
+    rows_of,
+    run,
+    settings,
+    write_problems,
+)
+
+PLACE = ("problem_id", "cot_step_index", "lr", "iteration")
+
+Sweep = Callable[..., SweepResult]
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> Sweep:
+    """Runs the same small sweep in a folder of its own with other settings."""
+    data = write_problems(tmp_path_factory.mktemp("data") / "animals.jsonl")
+
+    def one(**changes: Any) -> SweepResult:
+        path = changes.pop("path", data)
+        return run(settings(tmp_path_factory.mktemp("runs"), tiny_folder("llama"), path, **changes))
+
+    return one
+
+
+@pytest.fixture(scope="module")
+def usual(sweep: Sweep) -> SweepResult:
+    return sweep()
+
+
+def same_tables(found: SweepResult, expected: SweepResult) -> None:
+    assert found.counts == expected.counts
+    for table in ("problems", "cots", "cot_steps", "unlearning"):
+        assert_same(
+            measurements(rows_of(found, table), table=table), measurements(rows_of(expected, table), table=table)
+        )
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_group_size_changes_no_row(sweep: Sweep, usual: SweepResult, size: int) -> None:
+    grouped = sweep(engine={"group_size": size})
+    measured = [row for row in rows_of(grouped) if row["status"] == "ok"]
+    assert max(row["group_size"] for row in measured) == size
+    same_tables(grouped, usual)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 300, 100_000])
+def test_padding_changes_no_row(sweep: Sweep, usual: SweepResult, max_tokens: int) -> None:
+    same_tables(sweep(engine={"max_tokens": max_tokens}), usual)
+
+
+def test_order_of_the_data_changes_no_measurement(sweep: Sweep, usual: SweepResult, tmp_path: Path) -> None:
+    backwards = [problem(number) for number in reversed(range(NUM_PROBLEMS + NUM_HELD_OUT))]
+    turned = sweep(path=write_problems(tmp_path / "animals.jsonl", backwards))
+    # The file is another one, so all keys are.
+    keys = [name for name in rows_of(usual)[0] if name == "key" or name.endswith("_key")]
+    assert {row["key"] for row in rows_of(turned)}.isdisjoint(row["key"] for row in rows_of(usual))
+    assert_same(*(measurements(rows_of(result), *PLACE, leave_out=keys) for result in (turned, usual)))
+
+
+def test_seed_changes_measurements(sweep: Sweep, usual: SweepResult) -> None:
+    # Shows that the comparison of these tests can fail.
+    drawn = [[row["problem_id"] for row in rows_of(result, "cots")] for result in (sweep(seed=1), usual)]
+    assert set(drawn[0]) != set(drawn[1])
+
+
+@pytest.fixture(scope="module")
+def ray_on_this_machine() -> Iterator[Connection]:
+    connection = start_local(num_cpus=2)
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize("num_actors", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_ray_gives_the_rows_of_the_local_pool(
+    ray_on_this_machine: Connection, sweep: Sweep, usual: SweepResult, num_actors: int
+) -> None:
+    on_ray = sweep(
+        pool={"kind": "ray", "min_actors": num_actors, "max_actors": num_actors, "num_cpus_per_actor": 0.5},
+        engine={"group_size": 2},
+    )
+    assert 1 <= on_ray.num_models_loaded <= num_actors
+    same_tables(on_ray, usual)
