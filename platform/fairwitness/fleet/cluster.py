@@ -13,7 +13,7 @@ import ray
 import yaml
 from ray._private.state import state as ray_state
 from ray.autoscaler.v2.utils import is_autoscaler_v2
-from ray.core.generated.autoscaler_pb2 import GetClusterStatusReply
+from ray.core.generated.autoscaler_pb2 import AutoscalingState, GetClusterStatusReply
 from ray.experimental.internal_kv import _internal_kv_get, internal_kv_get_gcs_client
 
 from fairwitness.errors import ResourceError
@@ -110,16 +110,22 @@ def look(connection: Connection) -> ClusterView:
 
 
 def reported_infeasible(resources: dict[str, float]) -> bool:
-    """Whether the autoscaler (version 2) says that a request for these resources cannot be met.
-
-    It says so too while a cluster is merely full: ask only when no living node is big enough.
-    """
+    """Whether the autoscaler (version 2) says now that it has no node for a request; see `is_infeasible`."""
     reply = GetClusterStatusReply()
     reply.ParseFromString(internal_kv_get_gcs_client().get_cluster_status(timeout_s=10))
+    return is_infeasible(reply.autoscaling_state, resources)
+
+
+def is_infeasible(state: AutoscalingState, resources: dict[str, float]) -> bool:
+    """Whether a report of the autoscaler (version 2) says that a request for these resources cannot be met.
+
+    It says so too of what it cannot give *beside* the nodes that it is starting, or while a cluster is full. So nodes
+    on their way count as a no; and this is to be asked only when no living node is big enough.
+    """
+    if state.pending_instances or state.pending_instance_requests:
+        return False
     asked = {name: amount for name, amount in resources.items() if amount}
-    return any(
-        dict(request.resources_bundle) == asked for request in reply.autoscaling_state.infeasible_resource_requests
-    )
+    return any(dict(request.resources_bundle) == asked for request in state.infeasible_resource_requests)
 
 
 def bootstrap_types(text: str) -> tuple[NodeType, ...]:

@@ -58,7 +58,9 @@ class StartWatch:
         view = self.refuse()
         if not is_on_a_node(self._need, view):
             self._ask_the_autoscaler()
-        if is_late or self._num_infeasible >= _INFEASIBLE_LOOKS:
+        if self._num_infeasible >= _INFEASIBLE_LOOKS:
+            raise ResourceError(f"the autoscaler has no node for an actor of {self._need}; {what_there_is(view)}")
+        if is_late:
             raise ResourceError(f"no actor of {self._need} started in {waited_s:.0f} s; {what_there_is(view)}")
 
     def _ask_the_autoscaler(self) -> None:

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 import pytest
+from ray.core.generated.autoscaler_pb2 import AutoscalingState, PendingInstanceRequest, ResourceRequest
 
 import fairwitness
 from fairwitness.errors import ResourceError
 from fairwitness.fleet import code_path
-from fairwitness.fleet.cluster import bootstrap_types, connect, growth_from_status
+from fairwitness.fleet.cluster import bootstrap_types, connect, growth_from_status, is_infeasible
 from fairwitness.fleet.placement import Growth, NodeType
 
 NODE_ID = "c77a90149177b9a5a4734e25fc3ec62b6b5731c338d7490b4419d0d3"
@@ -43,6 +44,25 @@ def test_node_types_of_a_cluster_launcher_file() -> None:
       cpu: {resources: {}, node_config: {}}
     """
     assert bootstrap_types(text) == (NodeType("gpu", {"CPU": 8, "GPU": 1}, 2), NodeType("cpu", None, 6))
+
+
+@pytest.mark.parametrize(
+    ("reported", "is_starting_nodes", "expected"),
+    [
+        ([{"CPU": 1.0, "GPU": 2.0}], False, True),
+        ([{"CPU": 1.0, "GPU": 2.0}], True, False),
+        ([{"CPU": 1.0}, {"GPU": 2.0}], False, False),
+        ([], False, False),
+    ],
+)
+def test_infeasible_is_what_no_node_can_still_give(
+    reported: list[dict[str, float]], is_starting_nodes: bool, expected: bool
+) -> None:
+    state = AutoscalingState(
+        infeasible_resource_requests=[ResourceRequest(resources_bundle=bundle) for bundle in reported],
+        pending_instance_requests=[PendingInstanceRequest(count=1)] * is_starting_nodes,
+    )
+    assert is_infeasible(state, {"CPU": 1.0, "GPU": 2.0, "memory": 0.0}) is expected
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:8265", "ray://10.0.0.1:10001"])
