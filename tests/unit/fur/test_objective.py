@@ -1,0 +1,140 @@
+"""Which positions count and how they add up: against the literal losses of each task on its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from fairwitness.fur.config import RecipeConfig
+from fairwitness.fur.objective import GroupObjective, TaskLosses
+from fairwitness.fur.tasks import StepTokens, UnlearnTask
+from fairwitness.lm.grouped import GroupedFF2
+from fairwitness.lm.model import LanguageModel
+from torch import Tensor
+
+from tests.helpers.fur_reference import PlainPolicy, logprobs_of
+from tests.helpers.fur_tasks import make_tasks
+
+RECIPES = {
+    "paper": RecipeConfig(),
+    "per_word": RecipeConfig(objective="per_word", kl_direction="reference_from_policy", beta=0.3),
+    "retain_reference": RecipeConfig(retain="reference"),
+}
+
+
+def _total(objective: GroupObjective) -> TaskLosses:
+    parts = [objective.accumulate(number) for number in range(len(objective.rows()))]
+    return TaskLosses(sum(p.npo_K for p in parts), sum(p.kl_K for p in parts))  # type: ignore[arg-type]
+
+
+def _objective(
+    lm: LanguageModel, tasks: Sequence[UnlearnTask], recipe: RecipeConfig, max_tokens: int = 512
+) -> GroupObjective:
+    return GroupObjective(lm.model, tasks, recipe, max_tokens=max_tokens, device=lm.device)
+
+
+def _moved_losses(lm: LanguageModel, tasks: Sequence[UnlearnTask], recipe: RecipeConfig, max_tokens: int) -> TaskLosses:
+    with GroupedFF2.full(lm.model, lm.ff2_names, len(tasks)) as variants:
+        objective = _objective(lm, tasks, recipe, max_tokens)
+        _total(objective)
+        _move(variants.parameters())
+        return _total(objective)
+
+
+def _move(parameters: Sequence[Tensor]) -> None:
+    for seed, parameter in enumerate(parameters):
+        generator = torch.Generator().manual_seed(seed)
+        parameter.data += 0.02 * torch.randn(parameter.shape[1:], generator=generator)  # the same for every variant
+
+
+@pytest.mark.parametrize("max_tokens", [1, 512])
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_losses_are_those_of_each_task_alone(
+    recipe: RecipeConfig, max_tokens: int, tiny_llama: LanguageModel
+) -> None:
+    tasks = make_tasks(tiny_llama, 3)
+    found = _moved_losses(tiny_llama, tasks, recipe, max_tokens)
+    plain = PlainPolicy.of(tiny_llama)
+    _move([weight[None] for weight in plain.weights])
+    for k, task in enumerate(tasks):
+        npo, kl = plain.losses(task, recipe)
+        assert found.npo_K[k].item() == pytest.approx(npo.item(), rel=1e-5)
+        assert found.kl_K[k].item() == pytest.approx(kl.item(), rel=1e-4)
+        assert kl.item() > 1e-3
+
+
+def test_the_mean_is_over_words_and_over_all_retained_positions_together(tiny_llama: LanguageModel) -> None:
+    # A retained step with many content tokens weighs more than one with few; a word counts once, however long.
+    (task,) = make_tasks(tiny_llama, 1, num_retain=2)
+    few, many = (StepTokens(span.ids, span.start, words) for span, words in zip(task.retain, [((6,),), ((5,), (6, 7))], strict=True))
+    together = _moved_losses(tiny_llama, [replace(task, retain=(few, many))], RecipeConfig(), 512).kl_K.item()
+    alone = [_moved_losses(tiny_llama, [replace(task, retain=(span,))], RecipeConfig(), 512).kl_K.item() for span in (few, many)]
+    assert together == pytest.approx((alone[0] + 3 * alone[1]) / 4, rel=1e-4)
+
+    recipe = RecipeConfig(objective="per_word")
+    start = task.forget.start
+    words = ((start,), (start + 1, start + 2, start + 3))
+    forget = replace(task.forget, words=words)
+    both = _moved_losses(tiny_llama, [replace(task, forget=forget)], recipe, 512).npo_K.item()
+    each = [
+        _moved_losses(tiny_llama, [replace(task, forget=replace(forget, words=(word,)))], recipe, 512).npo_K.item()
+        for word in words
+    ]
+    assert both == pytest.approx(sum(each) / 2, rel=1e-5)
+
+
+def test_tokens_outside_content_words_do_not_count(tiny_llama: LanguageModel) -> None:
+    (task,) = make_tasks(tiny_llama, 1)
+    last = max(task.forget.content)
+    cut = replace(task, forget=replace(task.forget, ids=(*task.forget.ids[: last + 1], 77, 78, 79)))
+    expected = _moved_losses(tiny_llama, [task], RecipeConfig(), 512)
+    assert _moved_losses(tiny_llama, [cut], RecipeConfig(), 512).npo_K.item() == pytest.approx(expected.npo_K.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("max_tokens", [1, 512])
+def test_reference_is_what_the_base_gives_and_stays_when_the_weights_move(
+    max_tokens: int, tiny_llama: LanguageModel
+) -> None:
+    tasks = make_tasks(tiny_llama, 3)
+    with GroupedFF2.full(tiny_llama.model, tiny_llama.ff2_names, 3) as variants:
+        objective = _objective(tiny_llama, tasks, RecipeConfig(), max_tokens)
+        with pytest.raises(ValueError, match="once before"):
+            objective.reference_logprobs()
+        first = _total(objective)
+        reference = objective.reference_logprobs()
+        _move(variants.parameters())
+        _total(objective)
+        assert objective.reference_logprobs() == reference
+    assert first.npo_K.tolist() == pytest.approx([20 * math.log(2)] * 3)
+    assert first.kl_K.tolist() == [0.0] * 3
+    for task, value in zip(tasks, reference, strict=True):
+        logprobs = logprobs_of(tiny_llama.model, task.forget.ids)
+        expected = sum(logprobs[p - 1, task.forget.ids[p]].item() for p in task.forget.content)
+        assert value == pytest.approx(expected, rel=1e-5)
+
+
+def test_coefficients_weigh_the_gradient_not_the_reported_terms(tiny_llama: LanguageModel) -> None:
+    tasks = make_tasks(tiny_llama, 2)
+    gradients, losses = [], []
+    for npo, kl in ((1.0, 0.0), (0.0, 1.0), (3.0, 7.0)):
+        recipe = RecipeConfig(npo_coefficient=npo, kl_coefficient=kl)
+        with GroupedFF2.full(tiny_llama.model, tiny_llama.ff2_names, 2) as variants:
+            objective = _objective(tiny_llama, tasks, recipe)
+            _total(objective)
+            _move(variants.parameters())
+            for parameter in variants.parameters():
+                parameter.grad = None
+            losses.append(_total(objective))
+        gradients.append([parameter.grad for parameter in variants.parameters()])
+    for of_npo, of_kl, of_both in zip(*gradients, strict=True):
+        torch.testing.assert_close(of_both, 3 * of_npo + 7 * of_kl, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(losses[0].kl_K, losses[2].kl_K)
+    torch.testing.assert_close(losses[1].npo_K, losses[2].npo_K)
+
+
+def test_rows_name_task_and_slot_of_every_batch(tiny_llama: LanguageModel) -> None:
+    objective = _objective(tiny_llama, make_tasks(tiny_llama, 2, num_retain=3), RecipeConfig(), max_tokens=1)
+    assert sorted(objective.rows()) == [((0, slot), (1, slot)) for slot in range(4)]
