@@ -1,0 +1,79 @@
+"""Recipe and engine settings: the paper's defaults, bounds, and names that are close to a known one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fairwitness.config import Config, load_config, to_yaml, validate
+from fairwitness.errors import ConfigError
+from fairwitness.fur.config import CotConfig, EngineConfig, FullFF2Config, LoraConfig, MeasureConfig, RecipeConfig
+
+
+def test_defaults_are_those_of_the_paper() -> None:
+    recipe = RecipeConfig()
+    assert (recipe.objective, recipe.retain, recipe.num_retain) == ("per_step", "content", 4)
+    assert recipe.kl_direction == "policy_from_reference"
+    assert (recipe.beta, recipe.npo_coefficient, recipe.kl_coefficient) == (0.1, 1.0, 1.0)
+    assert (recipe.num_iterations, recipe.schedule, recipe.weight_decay) == (5, "linear", 0.01)
+    assert recipe.method == FullFF2Config(precision="float32_master")
+    assert LoraConfig() == LoraConfig(rank=8, alpha=32.0, dropout=0.1)
+    assert CotConfig().max_new_tokens == 300
+    assert MeasureConfig() == MeasureConfig(disagreeing=False, cot_after=False)
+    assert EngineConfig().group_size is None
+
+
+BAD: list[tuple[type[Config], dict[str, Any], str]] = [
+    (RecipeConfig, {"beta": 0.0}, "beta"),
+    (RecipeConfig, {"beta": float("nan")}, "beta"),
+    (RecipeConfig, {"num_iterations": 0}, "num_iterations"),
+    (RecipeConfig, {"num_retain": 0}, "num_retain"),
+    (RecipeConfig, {"npo_coefficient": -1.0}, "npo_coefficient"),
+    (RecipeConfig, {"kl_coefficient": float("inf")}, "kl_coefficient"),
+    (RecipeConfig, {"weight_decay": -0.01}, "weight_decay"),
+    (RecipeConfig, {"objective": "per_token"}, "objective"),
+    (RecipeConfig, {"retain": "all"}, "retain"),
+    (RecipeConfig, {"kl_direction": "both"}, "kl_direction"),
+    (RecipeConfig, {"schedule": "cosine"}, "schedule"),
+    (RecipeConfig, {"method": {"kind": "dora"}}, "method"),
+    (RecipeConfig, {"method": {"kind": "ff2", "rank": 8}}, "rank"),
+    (RecipeConfig, {"method": {"kind": "lora", "rank": 0}}, "rank"),
+    (RecipeConfig, {"method": {"kind": "lora", "dropout": 1.0}}, "dropout"),
+    (RecipeConfig, {"method": {"kind": "lora", "alpha": 0.0}}, "alpha"),
+    (RecipeConfig, {"method": {"precision": "float16", "kind": "ff2"}}, "precision"),
+    (CotConfig, {"max_new_tokens": 0}, "max_new_tokens"),
+    (EngineConfig, {"group_size": 0}, "group_size"),
+    (EngineConfig, {"max_tokens": 0}, "max_tokens"),
+    (EngineConfig, {"memory_share": 0.0}, "memory_share"),
+    (EngineConfig, {"memory_share": 1.5}, "memory_share"),
+]
+
+
+@pytest.mark.parametrize(("cls", "data", "key"), BAD, ids=[f"{c.__name__}-{d}" for c, d, _ in BAD])
+def test_a_value_out_of_bounds_is_refused_by_name(cls: type[Config], data: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        validate(cls, data, "test")
+
+
+def test_an_unknown_key_names_its_neighbour() -> None:
+    with pytest.raises(ConfigError, match="unknown key 'iterations'.*did you mean 'num_iterations'"):
+        validate(RecipeConfig, {"iterations": 3}, "test")
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [RecipeConfig(), RecipeConfig(method=LoraConfig(rank=32)), RecipeConfig(method=FullFF2Config(precision="bf16_pure"))],
+    ids=["ff2", "lora", "bf16_pure"],
+)
+def test_a_recipe_survives_being_written_and_read(recipe: RecipeConfig, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(to_yaml(recipe), encoding="utf-8")
+    assert load_config(RecipeConfig, path) == recipe
+
+
+def test_the_kind_chooses_the_method(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("method: {kind: lora, rank: 128}\n", encoding="utf-8")
+    assert load_config(RecipeConfig, path).method == LoraConfig(rank=128)
+    assert load_config(RecipeConfig, path, ["method.rank=8", "beta=1e-1"]).method == LoraConfig(rank=8)
