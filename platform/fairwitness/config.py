@@ -20,7 +20,7 @@ from fairwitness.errors import ConfigError
 
 
 class Config(BaseModel):
-    """Base of every configuration: immutable, unknown keys refused; a number in quotes is that number, other text none."""
+    """Base of every configuration: immutable, unknown keys refused, text taken for a number only where it is one."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, protected_namespaces=()

@@ -14,6 +14,7 @@ from fairwitness.fur.tasks import HeldOut, StepTokens, UnlearnGroup, UnlearnTask
 
 DISAGREE = "direct and CoT answers differ"
 NO_OTHERS = "no other problem has an eligible cot_step to retain"
+LATER = "failed at first; the problem's cot_steps have rows of their own now"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def make_schedule(
     tasks: dict[tuple[str, int], UnlearnTask] = {}
     for lr in study.rates:
         for record in records:
+            rows += _superseded(study, record, lr, attempts)
             for index, status, reason in _verdicts(study, record, len(pool)):
                 key = task_key(study, lr, record.problem, index)
                 attempt = attempts.get(key, 0) + 1
@@ -99,9 +101,15 @@ def engine_group(study: Study, group: Sequence[Planned], held_out: tuple[HeldOut
     return UnlearnGroup(tuple(item.task for item in group), config.recipe, group[0].lr, held_out, cot_after)
 
 
-def _verdicts(
-    study: Study, record: CotRecord, num_with_steps: int
-) -> Iterator[tuple[int | None, str, str | None]]:
+def _superseded(study: Study, record: CotRecord, lr: float, attempts: Mapping[str, int]) -> list[Row]:
+    """Takes back the row that said that the whole problem failed, when its CoT is there now."""
+    num_failed = attempts.get(task_key(study, lr, record.problem, None), 0)
+    if not num_failed or record.status != "ok" or not record.steps:
+        return []
+    return [unmeasured_row(study, record, None, lr, status="skipped", reason=LATER, attempt=num_failed + 1)]
+
+
+def _verdicts(study: Study, record: CotRecord, num_with_steps: int) -> Iterator[tuple[int | None, str, str | None]]:
     if record.status != "ok" or not record.steps:
         status = record.status if record.status != "ok" else "skipped"
         yield None, status, record.reason or "the CoT has no cot_step"
@@ -116,9 +124,7 @@ def _contexts(record: CotRecord) -> list[StepTokens]:
     return [step.tokens(record.prompt_ids, record.cot_ids) for step in record.eligible]
 
 
-def _task(
-    study: Study, record: CotRecord, index: int, pool: Sequence[tuple[str, Sequence[StepTokens]]]
-) -> UnlearnTask:
+def _task(study: Study, record: CotRecord, index: int, pool: Sequence[tuple[str, Sequence[StepTokens]]]) -> UnlearnTask:
     assert record.direct is not None
     problem_id, seed = record.problem.problem_id, study.config.seed
     after = study.config.measure.cot_after
@@ -132,4 +138,3 @@ def _task(
         cot_answer_suffix=tuple(study.encoder.cot_answer_suffix_ids) if after else (),
         seed=int(item_rng(seed, problem_id, index, "task").integers(2**31)),
     )
-

@@ -77,9 +77,8 @@ class Study:
 
     def cell_key(self, lr: float) -> str:
         """Hash of all that the results of one rate depend on."""
-        return key_of(
-            scope=self.scope_key, recipe=self.config.recipe.model_dump(mode="json"), lr=lr, cot_after=self.config.measure.cot_after
-        )
+        recipe, measure = (part.model_dump(mode="json") for part in (self.config.recipe, self.config.measure))
+        return key_of(scope=self.scope_key, recipe=recipe, measure=measure, lr=lr)
 
     def cot_key(self, problem: Problem) -> str:
         """Key of a problem's CoT."""
@@ -140,4 +139,3 @@ def _content(problem: Problem) -> list[object]:
 def studies_fingerprint(studies: Sequence[Study]) -> str:
     """Hash of everything that a run measures."""
     return fingerprint([[s.scope_key, [s.cell_key(lr) for lr in s.rates]] for s in studies])
-
