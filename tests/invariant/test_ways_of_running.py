@@ -1,4 +1,4 @@
-"""A sweep gives the same rows however it is run: group size, padding, order of the data, local or Ray, number of actors."""
+"""A sweep gives the same rows however it is run: group size, padding, order of the data, local or Ray, any actors."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def ray_on_this_machine() -> Iterator[Connection]:
     connection.close()
 
 
-@pytest.mark.parametrize("num_actors", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_actors", [1, 2])
 def test_ray_gives_the_rows_of_the_local_pool(
     ray_on_this_machine: Connection, sweep: Sweep, usual: SweepResult, num_actors: int
 ) -> None:

@@ -229,5 +229,5 @@ def test_fingerprint_is_the_same_in_another_process() -> None:
 
 
 def test_validate_names_its_source() -> None:
-    with pytest.raises(ConfigError, match="^here: rate: "):
+    with pytest.raises(ConfigError, match=r"^here: rate: "):
         validate(Outer, {"rate": -1}, "here")
