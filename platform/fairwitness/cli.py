@@ -50,13 +50,15 @@ def report(run: RunPath) -> None:
 def track(
     run: RunPath,
     uri: Annotated[str | None, typer.Option(help="MLflow tracking URI; by default the run's own.")] = None,
-    experiment: Annotated[str | None, typer.Option(help="Name of the MLflow experiment; by default the run's own.")] = None,
+    experiment: Annotated[
+        str | None, typer.Option(help="Name of the MLflow experiment; by default the run's own.")
+    ] = None,
 ) -> None:
     """Logs a run to MLflow, for example because the server was down. Doing it twice changes nothing."""
 
     def act() -> int:
+        from fairwitness.fur.tracking import track_run
         from fairwitness.launch import tracking_of
-        from fairwitness.records.tracker import track_run
 
         run_id = track_run(run, tracking_of(run, uri=uri, experiment=experiment))
         say(f"MLflow run: {run_id}")
@@ -117,7 +119,9 @@ def organism_train(
 
 @organism_app.command("check")
 def organism_check(
-    model: Annotated[Path | None, typer.Option(help="Folder of a trained organism; by default the shipped one.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Folder of a trained organism; by default the shipped one.")
+    ] = None,
 ) -> None:
     """Measures accuracy and checks the ground truth by intervening on the organism."""
 

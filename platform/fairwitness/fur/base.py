@@ -34,7 +34,9 @@ def write_cots(lm: LanguageModel, item: CotItem, *, max_tokens: int) -> list[Cot
     return outcomes
 
 
-def _outcome(lm: LanguageModel, request: CotRequest, ids: tuple[int, ...], finish: str, error: str | None) -> CotOutcome:
+def _outcome(
+    lm: LanguageModel, request: CotRequest, ids: tuple[int, ...], finish: str, error: str | None
+) -> CotOutcome:
     length = len(request.prompt) + len(ids) + len(request.suffix)
     if error is None and not ids:
         error = "the CoT is empty: the model ended it at once"

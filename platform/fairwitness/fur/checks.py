@@ -49,7 +49,9 @@ def _at_start(lm: LanguageModel, item: CheckItem, *, max_tokens: int, tolerance:
         objective = GroupObjective(lm.model, item.tasks, item.recipe, max_tokens=max_tokens, device=lm.device)
         numbers = range(len(objective.rows()))
         for number in numbers:
-            objective.accumulate(number)  # this pass becomes the reference, so that its own losses are what they must be
+            objective.accumulate(
+                number
+            )  # this pass becomes the reference, so that its own losses are what they must be
         parts = [objective.accumulate(number) for number in numbers]
         npo_K: Tensor = torch.stack([part.npo_K for part in parts]).sum(0)
         kl_K: Tensor = torch.stack([part.kl_K for part in parts]).sum(0)
@@ -79,8 +81,10 @@ def _left_padding_difference(lm: LanguageModel, prompts: tuple[tuple[int, ...], 
     mask_BT = torch.tensor(mask, device=lm.device)
     position_BT = (mask_BT.cumsum(-1) - 1).clamp(min=0)
     output = lm.model(
-        input_ids=torch.tensor(rows, device=lm.device), attention_mask=mask_BT, position_ids=position_BT, use_cache=False
+        input_ids=torch.tensor(rows, device=lm.device),
+        attention_mask=mask_BT,
+        position_ids=position_BT,
+        use_cache=False,
     )
     padded = output.logits[:, -1].float().cpu()
     return float((torch.stack(alone) - padded).abs().max())
-

@@ -38,9 +38,13 @@ class EngineClient:
         longest_first = sorted({item.task.question.ids for item in planned}, key=len)
         prompts = tuple(longest_first[:: max(1, len(longest_first) // NUM_CHECK_PROMPTS)])
         self.health = self.ask(CheckItem(tasks, self.study.config.recipe, prompts))
-        bad = [f"{name} is {c.value:.3g}, at most {c.limit:g} ({c.detail})" for name, c in self.health.items() if not c.ok]
+        bad = [
+            f"{name} is {c.value:.3g}, at most {c.limit:g} ({c.detail})" for name, c in self.health.items() if not c.ok
+        ]
         if bad:
-            raise ModelError(f"{self.study.label}: self-check failed: {'; '.join(bad)}; its results could not be trusted")
+            raise ModelError(
+                f"{self.study.label}: self-check failed: {'; '.join(bad)}; its results could not be trusted"
+            )
 
     def capacity(self, planned: Sequence[Planned], held_out: Sequence[HeldOut]) -> Capacity:
         """How many of these tasks an engine can unlearn at once."""

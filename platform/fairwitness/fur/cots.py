@@ -66,7 +66,9 @@ class CotRecord:
 
 def question_of(study: Study, problem: Problem) -> Question:
     """The direct question as token ids."""
-    return Question(tuple(study.encoder.direct(problem)), tuple(study.encoder.letter_ids(len(problem.choices), "direct")))
+    return Question(
+        tuple(study.encoder.direct(problem)), tuple(study.encoder.letter_ids(len(problem.choices), "direct"))
+    )
 
 
 def answer_questions(
@@ -100,9 +102,7 @@ def held_out_answers(study: Study, pool: Pool, spec: EngineSpec) -> tuple[HeldOu
     )
 
 
-def write_records(
-    study: Study, pool: Pool, spec: EngineSpec, problems: Sequence[Problem]
-) -> Iterator[list[CotRecord]]:
+def write_records(study: Study, pool: Pool, spec: EngineSpec, problems: Sequence[Problem]) -> Iterator[list[CotRecord]]:
     """Direct answers and CoTs of problems, cut into steps, in batches as they come; every problem exactly once."""
     answers = answer_questions(study, pool, spec, problems)
     ready: list[CotRecord] = []

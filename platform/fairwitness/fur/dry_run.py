@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import Pool
+from fairwitness.fur.client import EngineClient
 from fairwitness.fur.cots import CotRecord, score_records, write_records
 from fairwitness.fur.memory import Capacity
 from fairwitness.fur.schedule import engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Loader, Study, prepare_studies
-from fairwitness.fur.client import EngineClient
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.problems.problem import Problem
 
@@ -97,4 +97,3 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-

@@ -101,4 +101,3 @@ class CapacityItem:
     longest: UnlearnTask
     recipe: RecipeConfig
     held_out: tuple[Question, ...]
-

@@ -21,7 +21,9 @@ Row = dict[str, Any]
 
 def problem_rows(data: DataSet) -> list[Row]:
     """Rows of `problems`: the measured ones, then the refused records."""
-    return [_problem_row(data, p) for p in data.selection.measured] + [_refused_row(data, r) for r in data.loaded.refused]
+    return [_problem_row(data, p) for p in data.selection.measured] + [
+        _refused_row(data, r) for r in data.loaded.refused
+    ]
 
 
 def _problem_row(data: DataSet, problem: Problem) -> Row:
@@ -119,7 +121,14 @@ def task_key(study: Study, lr: float, problem: Problem, cot_step_index: int | No
 
 
 def unmeasured_row(
-    study: Study, record: CotRecord, cot_step_index: int | None, lr: float, *, status: str, reason: str, attempt: int = 1
+    study: Study,
+    record: CotRecord,
+    cot_step_index: int | None,
+    lr: float,
+    *,
+    status: str,
+    reason: str,
+    attempt: int = 1,
 ) -> Row:
     """Row of `unlearning` for a task that was skipped or failed."""
     key = task_key(study, lr, record.problem, cot_step_index)

@@ -95,7 +95,12 @@ def cot_steps(decode: Callable[[Sequence[int]], str], cot_ids: Sequence[int]) ->
 
 
 def draw_retain(
-    pool: Sequence[tuple[str, Sequence[StepTokens]]], problem_id: str, cot_step_index: int, recipe: RecipeConfig, *, seed: int
+    pool: Sequence[tuple[str, Sequence[StepTokens]]],
+    problem_id: str,
+    cot_step_index: int,
+    recipe: RecipeConfig,
+    *,
+    seed: int,
 ) -> tuple[StepTokens, ...]:
     """Draws the retain set of a task: one eligible step from each of some other problems.
 

@@ -24,18 +24,18 @@ from fairwitness.fleet.factory import make_pool
 from fairwitness.fur.study import Loader, Study, prepare_studies
 from fairwitness.fur.study_run import StudyRun, iterate_cells
 from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.fur.tracking import log_cells
 from fairwitness.records.keys import code_revision
 from fairwitness.records.redact import redact
 from fairwitness.records.run_dir import RunDirectory, describe_changes, run_rows
 from fairwitness.records.store import Store
-from fairwitness.records.tracker import Tracker, log_cells
+from fairwitness.records.tracker import Tracker
 
 log = logging.getLogger(__name__)
 
 JOB = "fur_sweep"
 REPORTED_PACKAGES = ("torch", "transformers", "tokenizers", "ray", "mlflow", "spacy", "numpy")
 EXIT_DONE, EXIT_SOME_FAILED, EXIT_INTERRUPTED = 0, 1, 130
-
 
 
 class Report(NamedTuple):

@@ -51,9 +51,7 @@ def _variants(lm: LanguageModel, group: UnlearnGroup) -> GroupedFF2:
         dtype = torch.bfloat16 if method.precision == "bf16_pure" else torch.float32
         return GroupedFF2.full(lm.model, lm.ff2_names, len(group.tasks), dtype)
     seeds = [task.seed for task in group.tasks]
-    return GroupedFF2.lora(
-        lm.model, lm.ff2_names, seeds, rank=method.rank, alpha=method.alpha, dropout=method.dropout
-    )
+    return GroupedFF2.lora(lm.model, lm.ff2_names, seeds, rank=method.rank, alpha=method.alpha, dropout=method.dropout)
 
 
 def _iterate(
@@ -165,9 +163,7 @@ def _cots_after(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) ->
     generated = generate_greedy(
         lm, prompts, group.cot_after.max_new_tokens, batch_size=len(prompts), preserve_order=True
     )
-    rows = [
-        [*task.cot_prompt, *g.ids, *task.cot_answer_suffix] for task, g in zip(group.tasks, generated, strict=True)
-    ]
+    rows = [[*task.cot_prompt, *g.ids, *task.cot_answer_suffix] for task, g in zip(group.tasks, generated, strict=True)]
     fits = [g.error is None and len(ids) <= lm.facts.context_length for g, ids in zip(generated, rows, strict=True)]
     # A row that does not fit keeps its variant's place as one token, whose answer nobody reads.
     rows = [ids if fit else [PAD_ID] for ids, fit in zip(rows, fits, strict=True)]

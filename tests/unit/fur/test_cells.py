@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairwitness.fur.cells import summarise_cells
 from fairwitness.fur.faithfulness import cell_faithfulness
-from fairwitness.records.cells import summarise_cells
 from fairwitness.records.store import Store
 from tests.unit.records.rows import cot_row, failed_row, task_rows, unlearning_row
 
