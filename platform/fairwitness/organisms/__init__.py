@@ -1,0 +1,1 @@
+"""Small models whose true reasoning is known by construction, and the worlds they are trained on."""

@@ -1,0 +1,84 @@
+"""How the organism is built: its configuration and its untrained model."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+
+from fairwitness.config import Config
+from fairwitness.organisms.initial import set_initial_weights
+from fairwitness.organisms.world import WorldConfig
+
+
+class OrganismConfig(Config):
+    """The world, the model and the training of an organism."""
+
+    world: WorldConfig = WorldConfig()
+    """The world it learns."""
+    hidden_size: int = Field(default=128, ge=16)
+    """Width of the residual stream."""
+    intermediate_size: int = Field(default=256, ge=16)
+    """Width of the feed-forward layers."""
+    num_layers: int = Field(default=4, ge=1)
+    """Number of layers."""
+    num_heads: int = Field(default=4, ge=1)
+    """Attention heads; divides `hidden_size`."""
+    max_length: int = Field(default=512, ge=128)
+    """Longest context, in tokens."""
+    num_optim_steps: int = Field(default=1200, ge=1)
+    """Optimiser steps."""
+    batch_direct: int = Field(default=32, ge=1)
+    """Direct questions in an optimiser step."""
+    batch_cot: int = Field(default=16, ge=1)
+    """CoT documents in an optimiser step."""
+    batch_statements: int = Field(default=12, ge=1)
+    """Rows of statements in an optimiser step."""
+    facts_per_row: int = Field(default=5, ge=1)
+    """Facts in a row of statements."""
+    row_tokens: int = Field(default=48, ge=16)
+    """Tokens of a training row; what is longer is cut, what is shorter is padded."""
+    lr_matrix: float = Field(default=0.02, gt=0)
+    """Learning rate of Muon, which trains the weight matrices of the layers."""
+    lr_vector: float = Field(default=3e-3, gt=0)
+    """Learning rate of AdamW, which trains norms and the output embedding."""
+    weight_decay: float = Field(default=0.01, ge=0)
+    """Weight decay of both."""
+    warmup_steps: int = Field(default=50, ge=1)
+    """Optimiser steps over which the rates rise."""
+    cooldown: float = Field(default=0.4, gt=0, le=1)
+    """Share of the training, at its end, over which the rates fall to zero."""
+    weight_cot_letter: float = Field(default=0.5, ge=0)
+    """Weight of the answer after a CoT; a fact, CoT text and a direct answer weigh 1."""
+    weight_lookup: float = Field(default=0.5, ge=0)
+    """Weight of the drills (which letter has this choice), which make the binding of value and letter come early."""
+    letter_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """Share of an answer's target that is spread evenly over the letters, so that margins stay modest."""
+    cue_share_start: float = Field(default=0.5, ge=0, le=1)
+    """Share of direct questions whose note gives an answer away, in the first half."""
+    cue_share_end: float = Field(default=0.35, ge=0, le=1)
+    """The same share in the second half."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of initial weights and documents."""
+
+
+def build_model(config: OrganismConfig, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
+    """The untrained model, its initial weights drawn by the seed (see `fairwitness.organisms.initial`)."""
+    torch.manual_seed(config.seed)
+    llama = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_hidden_layers=config.num_layers,
+        num_attention_heads=config.num_heads,
+        num_key_value_heads=config.num_heads,
+        max_position_embeddings=config.max_length,
+        initializer_range=config.hidden_size**-0.5,
+        tie_word_embeddings=False,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    model = LlamaForCausalLM(llama)
+    set_initial_weights(model, tokenizer, config.seed)
+    return model
