@@ -52,7 +52,7 @@ def write_problems(path: Path, records: Iterable[Row] | None = None) -> Path:
     return path
 
 
-def settings(output: Path, model: Path, data: Path, **changes: Any) -> dict[str, Any]:
+def settings(output: Path, model: Path, data: Path, /, **changes: Any) -> dict[str, Any]:
     """Plain settings of a small sweep without Ray and MLflow; `changes` are merged, mappings key by key."""
     base: dict[str, Any] = {
         "name": "small",
