@@ -15,6 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
 from fairwitness.fur import unlearn
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.tasks import HeldOut, Measured, Question, StepTokens, UnlearnGroup, UnlearnTask
@@ -23,9 +26,6 @@ from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
-from numpy.typing import NDArray
-from torch import Tensor, nn
-
 from tests.helpers.fur_tasks import engine_config
 
 Floats = NDArray[np.float64]
@@ -179,7 +179,9 @@ def test_two_updates_and_what_is_measured_after_each(trained: list[GroupedFF2]) 
     once = tuple(_adamw(weight, [grad], LR) for weight, grad in zip(FF2, first_gradient, strict=True))
     npo_once, kl_once, second_gradient = _losses_and_gradient((once[0], once[1]))
     grads = zip(once, first_gradient, second_gradient, strict=True)
-    twice = tuple(_adamw(weight, [first, second], LR / 2) for weight, first, second in grads)  # half of the rate is left
+    twice = tuple(
+        _adamw(weight, [first, second], LR / 2) for weight, first, second in grads
+    )  # half of the rate is left
     for weight_K, expected in zip(trained[0].parameters(), twice, strict=True):
         np.testing.assert_allclose(weight_K[1].detach().numpy(), expected, rtol=1e-6)
 
@@ -201,7 +203,9 @@ def test_the_figures_themselves(trained: list[GroupedFF2]) -> None:
     for weight_K, expected in zip(trained[0].parameters(), after_one, strict=True):
         np.testing.assert_allclose(weight_K[0].detach().numpy(), expected, rtol=1e-6)
     assert _figures(first) == pytest.approx([0.5150949115, 0.9882533338, -2.2883395450, 13.8629436112, 0.0], rel=1e-6)
-    assert _figures(second) == pytest.approx([0.5227023717, 0.9887315817, -2.3120991153, 13.7690036488, 3.0321290e-4], rel=1e-4)
+    assert _figures(second) == pytest.approx(
+        [0.5227023717, 0.9887315817, -2.3120991153, 13.7690036488, 3.0321290e-4], rel=1e-4
+    )
     assert _figures(second)[:4] == pytest.approx([0.5227023717, 0.9887315817, -2.3120991153, 13.7690036488], rel=1e-6)
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical, kl_divergence
+
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.tasks import Measured, Question, StepTokens, UnlearnGroup, UnlearnTask
 from fairwitness.lm.model import LanguageModel
-from torch import Tensor, nn
-from torch.distributions import Categorical, kl_divergence
 
 
 @dataclass

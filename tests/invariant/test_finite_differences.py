@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
+
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.objective import GroupObjective
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
-from torch import Tensor
-
 from tests.helpers.fur_reference import PlainPolicy
 from tests.helpers.fur_tasks import make_tasks
 

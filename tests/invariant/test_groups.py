@@ -9,12 +9,19 @@ import random
 from collections.abc import Callable, Sequence
 
 import pytest
+
 from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.tasks import TaskResult, UnlearnTask
 from fairwitness.fur.unlearn import unlearn_group
 from fairwitness.lm.model import LanguageModel
-
-from tests.helpers.fur_tasks import engine_config, largest_difference, make_group, make_held_out, make_tasks, predictions
+from tests.helpers.fur_tasks import (
+    engine_config,
+    largest_difference,
+    make_group,
+    make_held_out,
+    make_tasks,
+    predictions,
+)
 
 TOLERANCE = 1e-5
 NUM_TASKS = 8

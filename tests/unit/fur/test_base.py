@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+
 from fairwitness.fur.base import answer_directly, score_steps, write_cots
 from fairwitness.fur.config import CotConfig
 from fairwitness.fur.items import AnswerItem, CotItem, CotRequest, CotSteps, StepScoreItem
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import LetterAnswer
-
 from tests.helpers.fur_reference import logprobs_of
 from tests.helpers.fur_tasks import MAX_TOKENS, random_ids, random_question
 

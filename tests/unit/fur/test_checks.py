@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+
 from fairwitness.fur import objective
 from fairwitness.fur.checks import self_checks
 from fairwitness.fur.config import LoraConfig, RecipeConfig
@@ -16,8 +18,6 @@ from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.grouped import GroupedFF2, GroupedLinear
 from fairwitness.lm.model import LanguageModel, load
 from fairwitness.lm.snapshot import checksum
-from torch import Tensor
-
 from tests.helpers.fur_tasks import engine_config, make_tasks
 
 NAMES = {"npo_at_start", "kl_at_start", "policy_minus_reference", "left_padding", "restored"}
@@ -34,7 +34,9 @@ def _failed(checks: dict[str, SelfCheck]) -> set[str]:
     return {name for name, check in checks.items() if not check.ok}
 
 
-@pytest.mark.parametrize("model_type", ["llama", "gpt2", "opt", "gpt_neox", "gemma2", "gemma3_text", "qwen3", "bloom", "mpt"])
+@pytest.mark.parametrize(
+    "model_type", ["llama", "gpt2", "opt", "gpt_neox", "gemma2", "gemma3_text", "qwen3", "bloom", "mpt"]
+)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_all_pass_on_sound_models(model_type: str, dtype: str, tiny_folder: Callable[[str], Path]) -> None:
     lm = load(ModelConfig.model_validate({"model": str(tiny_folder(model_type)), "dtype": dtype}))

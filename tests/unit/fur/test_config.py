@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from fairwitness.config import Config, load_config, to_yaml, validate
 from fairwitness.errors import ConfigError
 from fairwitness.fur.config import CotConfig, EngineConfig, FullFF2Config, LoraConfig, MeasureConfig, RecipeConfig
@@ -63,7 +64,11 @@ def test_an_unknown_key_names_its_neighbour() -> None:
 
 @pytest.mark.parametrize(
     "recipe",
-    [RecipeConfig(), RecipeConfig(method=LoraConfig(rank=32)), RecipeConfig(method=FullFF2Config(precision="bf16_pure"))],
+    [
+        RecipeConfig(),
+        RecipeConfig(method=LoraConfig(rank=32)),
+        RecipeConfig(method=FullFF2Config(precision="bf16_pure")),
+    ],
     ids=["ff2", "lora", "bf16_pure"],
 )
 def test_a_recipe_survives_being_written_and_read(recipe: RecipeConfig, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from fairwitness.errors import ModelError
 from fairwitness.fur import engine as engine_module
 from fairwitness.fur.config import CotConfig, RecipeConfig
@@ -19,7 +20,6 @@ from fairwitness.fur.tasks import TaskResult, UnlearnGroup
 from fairwitness.fur.unlearn import unlearn_group
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.model import LanguageModel
-
 from tests.helpers.fur_tasks import engine_config, largest_difference, make_group, make_tasks, predictions
 
 RECIPE = RecipeConfig(num_iterations=2, num_retain=2)
@@ -66,7 +66,9 @@ def test_a_single_task_that_does_not_fit_is_an_error_and_the_rest_goes_on(
 ) -> None:
     def limited(lm: LanguageModel, group: UnlearnGroup, config: Any) -> list[TaskResult]:
         if any(task.task_key == "task-1" for task in group.tasks):
-            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+            raise RuntimeError(
+                "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+            )
         return unlearn_group(lm, group, config)
 
     monkeypatch.setattr(engine_module, "unlearn_group", limited)
@@ -116,7 +118,10 @@ def _items(lm: LanguageModel) -> list[tuple[Any, Callable[[Any], bool]]]:
         (group, lambda r: [x.task_key for x in r] == ["task-0", "task-1"]),
         (AnswerItem((task.question,)), lambda r: len(r[0].probs) == len(task.question.letter_ids)),
         (CotItem((request,), CotConfig(max_new_tokens=3)), lambda r: len(r[0].ids) <= 3),
-        (StepScoreItem((CotSteps(task.forget.ids, ((task.forget.start, len(task.forget.ids)),)),)), lambda r: r[0][0] < 0),
+        (
+            StepScoreItem((CotSteps(task.forget.ids, ((task.forget.start, len(task.forget.ids)),)),)),
+            lambda r: r[0][0] < 0,
+        ),
         (CheckItem(group.tasks, RECIPE, (task.question.ids,)), lambda r: all(check.ok for check in r.values())),
         (CapacityItem(task, RECIPE, (task.question,)), lambda r: isinstance(r, Capacity) and r.group_size >= 1),
     ]

@@ -7,10 +7,11 @@ from typing import get_args
 
 import pytest
 import torch
-from fairwitness.fur.npo import KlDirection, kl_divergence, linear_decay, npo_loss, segment_sums
 from torch import Tensor
 from torch.distributions import Categorical
 from torch.distributions import kl_divergence as torch_kl
+
+from fairwitness.fur.npo import KlDirection, kl_divergence, linear_decay, npo_loss, segment_sums
 
 DIRECTIONS = get_args(KlDirection)
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
+
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.objective import GroupObjective, TaskLosses
 from fairwitness.fur.tasks import StepTokens, UnlearnTask
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
-from torch import Tensor
-
 from tests.helpers.fur_reference import PlainPolicy, logprobs_of
 from tests.helpers.fur_tasks import make_tasks
 
@@ -52,9 +52,7 @@ def _move(parameters: Sequence[Tensor]) -> None:
 
 @pytest.mark.parametrize("max_tokens", [1, 512])
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_losses_are_those_of_each_task_alone(
-    recipe: RecipeConfig, max_tokens: int, tiny_llama: LanguageModel
-) -> None:
+def test_losses_are_those_of_each_task_alone(recipe: RecipeConfig, max_tokens: int, tiny_llama: LanguageModel) -> None:
     tasks = make_tasks(tiny_llama, 3)
     found = _moved_losses(tiny_llama, tasks, recipe, max_tokens)
     plain = PlainPolicy.of(tiny_llama)
@@ -69,9 +67,15 @@ def test_losses_are_those_of_each_task_alone(
 def test_the_mean_is_over_words_and_over_all_retained_positions_together(tiny_llama: LanguageModel) -> None:
     # A retained step with many content tokens weighs more than one with few; a word counts once, however long.
     (task,) = make_tasks(tiny_llama, 1, num_retain=2)
-    few, many = (StepTokens(span.ids, span.start, words) for span, words in zip(task.retain, [((6,),), ((5,), (6, 7))], strict=True))
+    few, many = (
+        StepTokens(span.ids, span.start, words)
+        for span, words in zip(task.retain, [((6,),), ((5,), (6, 7))], strict=True)
+    )
     together = _moved_losses(tiny_llama, [replace(task, retain=(few, many))], RecipeConfig(), 512).kl_K.item()
-    alone = [_moved_losses(tiny_llama, [replace(task, retain=(span,))], RecipeConfig(), 512).kl_K.item() for span in (few, many)]
+    alone = [
+        _moved_losses(tiny_llama, [replace(task, retain=(span,))], RecipeConfig(), 512).kl_K.item()
+        for span in (few, many)
+    ]
     assert together == pytest.approx((alone[0] + 3 * alone[1]) / 4, rel=1e-4)
 
     recipe = RecipeConfig(objective="per_word")
@@ -91,7 +95,9 @@ def test_tokens_outside_content_words_do_not_count(tiny_llama: LanguageModel) ->
     last = max(task.forget.content)
     cut = replace(task, forget=replace(task.forget, ids=(*task.forget.ids[: last + 1], 77, 78, 79)))
     expected = _moved_losses(tiny_llama, [task], RecipeConfig(), 512)
-    assert _moved_losses(tiny_llama, [cut], RecipeConfig(), 512).npo_K.item() == pytest.approx(expected.npo_K.item(), rel=1e-5)
+    assert _moved_losses(tiny_llama, [cut], RecipeConfig(), 512).npo_K.item() == pytest.approx(
+        expected.npo_K.item(), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("max_tokens", [1, 512])

@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+
 from fairwitness.fur.packing import Read, SlotRow, pack
 
 CPU = torch.device("cpu")
@@ -16,7 +17,9 @@ def _rows(num_tasks: int, num_slots: int, seed: int = 0) -> list[list[SlotRow]]:
 
     def row() -> SlotRow:
         length = draw.randint(1, 30)
-        return SlotRow([draw.randrange(1, 99) for _ in range(length)], draw.sample(range(length), draw.randint(0, length)))
+        return SlotRow(
+            [draw.randrange(1, 99) for _ in range(length)], draw.sample(range(length), draw.randint(0, length))
+        )
 
     return [[row() for _ in range(num_slots)] for _ in range(num_tasks)]
 

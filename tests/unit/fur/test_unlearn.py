@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+
 from fairwitness.fur import unlearn
 from fairwitness.fur.config import CotConfig, FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.tasks import TaskResult
@@ -19,10 +21,15 @@ from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel, load
 from fairwitness.lm.scoring import answers
 from fairwitness.lm.snapshot import checksum
-from torch import Tensor
-
 from tests.helpers.fur_reference import unlearn_plainly
-from tests.helpers.fur_tasks import engine_config, largest_difference, make_group, make_held_out, make_tasks, predictions
+from tests.helpers.fur_tasks import (
+    engine_config,
+    largest_difference,
+    make_group,
+    make_held_out,
+    make_tasks,
+    predictions,
+)
 
 TOLERANCE = 1e-5
 RECIPES = {
@@ -51,9 +58,7 @@ def test_equals_the_plain_loop_for_every_recipe(recipe: RecipeConfig, tiny_llama
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "opt", "gpt_neox", "gemma2", "qwen3"])
-def test_equals_the_plain_loop_for_every_architecture(
-    model_type: str, tiny_lm: Callable[[str], LanguageModel]
-) -> None:
+def test_equals_the_plain_loop_for_every_architecture(model_type: str, tiny_lm: Callable[[str], LanguageModel]) -> None:
     _assert_equals_plain_loop(tiny_lm(model_type), RECIPES["per_word_reversed_kl"])
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from fairwitness.lm.grouped import GroupedFF2, GroupedLinear, GroupedLora
-from fairwitness.lm.model import LanguageModel
 from peft import LoraConfig, get_peft_model
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
+
+from fairwitness.lm.grouped import GroupedFF2, GroupedLinear, GroupedLora
+from fairwitness.lm.model import LanguageModel
 
 NUM_VARIANTS, INNER, OUTER = 3, 10, 7
 BASES: dict[str, Callable[[], nn.Module]] = {

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from torch import Tensor
+
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import (
     Positions,
@@ -20,8 +22,6 @@ from fairwitness.lm.scoring import (
     sequence_logprobs,
     target_logprobs,
 )
-from torch import Tensor
-
 from tests.helpers.fur_tasks import random_ids
 from tests.helpers.tiny_models import TINY_TYPES
 
