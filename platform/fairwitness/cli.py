@@ -100,7 +100,7 @@ def schema(job: Annotated[str, typer.Argument(help="Name of the job, for example
 
 @organism_app.command("train")
 def organism_train(
-    out: Annotated[Path, typer.Option(help="Folder for the trained model.")] = Path("organism"),
+    out: Annotated[Path, typer.Option(help="Folder for the trained model.")] = Path("results/organism"),
     config: Annotated[Path | None, typer.Option(help="YAML file of the recipe; by default the shipped one.")] = None,
     overrides: Annotated[list[str] | None, typer.Option("--set", help="key=value; may be repeated.")] = None,
 ) -> None:

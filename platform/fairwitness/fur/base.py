@@ -35,7 +35,7 @@ def write_cots(lm: LanguageModel, item: CotItem, *, max_tokens: int) -> list[Cot
 
 
 def _outcome(
-    lm: LanguageModel, request: CotRequest, ids: tuple[int, ...], finish: str, error: str | None
+    lm: LanguageModel, request: CotRequest, ids: tuple[int, ...], finish: str | None, error: str | None
 ) -> CotOutcome:
     length = len(request.prompt) + len(ids) + len(request.suffix)
     if error is None and not ids:

@@ -186,7 +186,7 @@ def _with_cot(study: Study, record: CotRecord, cot: CotOutcome) -> CotRecord:
     text = decode(study.encoder.tokenizer, cot.ids)
     record = replace(record, cot_ids=cot.ids, text=text, finish=cot.finish, given_cot=cot.answer)
     if cot.error is not None:
-        status = "skipped" if cot.finish is not None and not cot.ids else "failed"
+        status = "skipped" if cot.finish and not cot.ids else "failed"
         return replace(record, status=status, reason=cot.error)
     steps = _steps(study, cot.ids)
     return replace(record, steps=steps, base_logprobs=(None,) * len(steps))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,15 +30,17 @@ class Estimate:
         num_problems: Problems measured.
         num_tasks: Expected number of tasks over all rates.
         num_groups: Expected number of groups.
-        capacity: Group size and memory of one actor.
+        capacity: Group size and memory of one actor; None where the sample has no task to measure it with.
         seconds: Expected seconds with all actors at work.
+        why_none: The most frequent reason why the sample's cot_steps are no tasks; None where there are tasks.
     """
 
     num_problems: int
     num_tasks: int
     num_groups: int
-    capacity: Capacity
+    capacity: Capacity | None
     seconds: float
+    why_none: str | None = None
 
 
 def dry_run(config: FurSweepConfig, *, loaders: Mapping[str, Loader]) -> Iterator[str]:
@@ -47,7 +50,8 @@ def dry_run(config: FurSweepConfig, *, loaders: Mapping[str, Loader]) -> Iterato
         FairwitnessError: As for the run itself.
     """
     studies = prepare_studies(config, loaders)
-    yield f"run {config.name}: {len(studies)} studies, {config.pool.max_actors} actors, results in {config.output.dir}"
+    size = f"{_number(len(studies), 'study', 'studies')}, {_number(config.pool.max_actors, 'actor', 'actors')}"
+    yield f"run {config.name}: {size}, results in {config.output.dir}"
     total = 0.0
     with make_pool(config.pool) as pool:
         for study in studies:
@@ -66,12 +70,15 @@ def calibrate(study: Study, pool: Pool) -> Estimate:
     records = _records(study, pool, run, sample)
     seconds_cots = (time.perf_counter() - start) / len(sample)
     schedule = make_schedule(study, records, frozenset(), {})
+    num_problems = len(study.data.selection.measured)
+    if not schedule.planned:
+        ((reason, _),) = Counter(str(row["reason"]) for row in schedule.rows).most_common(1)
+        return Estimate(num_problems, 0, 0, None, num_problems * seconds_cots / study.config.pool.max_actors, reason)
     capacity = run.capacity(schedule.planned, held_out)
     group = pack_groups([p for p in schedule.planned if p.lr == study.rates[0]], capacity.group_size, 1)[0]
     start = time.perf_counter()
     run.ask(engine_group(study, group, held_out))
     seconds_task = (time.perf_counter() - start) / len(group)
-    num_problems = len(study.data.selection.measured)
     num_tasks = round(len(schedule.planned) / len(sample) * num_problems)
     workers = study.config.pool.max_actors
     seconds = (num_problems * seconds_cots + num_tasks * seconds_task) / workers
@@ -85,12 +92,22 @@ def _records(study: Study, pool: Pool, run: EngineClient, sample: Sequence[Probl
 
 def _describe(study: Study, estimate: Estimate) -> str:
     capacity = estimate.capacity
+    start = (
+        f"{_number(estimate.num_problems, 'problem', 'problems')}, {len(study.data.selection.held_out)} held out, "
+        f"{_number(len(study.rates), 'rate', 'rates')}"
+    )
+    if capacity is None:
+        sample = min(estimate.num_problems, NUM_CALIBRATION_PROBLEMS)
+        return f"{start}; no task among the first {sample} problems, mostly because: {estimate.why_none}"
     return (
-        f"{estimate.num_problems} problems, {len(study.data.selection.held_out)} held out, "
-        f"{len(study.rates)} rates, about {estimate.num_tasks} tasks in {estimate.num_groups} groups of "
+        f"{start}, about {estimate.num_tasks} tasks in {estimate.num_groups} groups of "
         f"{capacity.group_size}; memory of an actor about {capacity.peak_bytes / GIB:.2f} GiB "
         f"({capacity.free_bytes / GIB:.1f} GiB free), time about {_duration(estimate.seconds)}"
     )
+
+
+def _number(value: int, one: str, more: str) -> str:
+    return f"{value} {one if value == 1 else more}"
 
 
 def _duration(seconds: float) -> str:

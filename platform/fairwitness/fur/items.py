@@ -45,13 +45,13 @@ class CotOutcome:
 
     Attributes:
         ids: Generated ids, without the blank line or end-of-text token.
-        finish: `blank_line`, `eos` or `length`.
+        finish: `blank_line`, `eos` or `length`; None where nothing was generated.
         answer: None where there is an error.
         error: Why there is no CoT or no answer.
     """
 
     ids: Ids
-    finish: str
+    finish: str | None
     answer: LetterAnswer | None
     error: str | None
 

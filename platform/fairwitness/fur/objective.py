@@ -85,7 +85,7 @@ class GroupObjective:
         npo_K, kl_K = self._npo(logits_NV, batch), self._kl(logits_NV, batch)
         loss = (self._recipe.npo_coefficient * npo_K + self._recipe.kl_coefficient * kl_K).sum()
         if loss.requires_grad:  # not in the first pass over a batch that holds retained rows only
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
         return TaskLosses(npo_K.detach(), kl_K.detach())
 
     def reference_logprobs(self) -> list[float]:

@@ -107,8 +107,8 @@ def prepare_studies(config: FurSweepConfig, loaders: Mapping[str, Loader]) -> li
 
 
 def _prepare_data(data: DataConfig, seed: int, loaders: Mapping[str, Loader]) -> DataSet:
-    load = loaders.get(data.data_set, lambda settings, number: load_problems(settings, seed=number))
-    loaded = load(data, seed)
+    other = loaders.get(data.data_set)
+    loaded = other(data, seed) if other else load_problems(data, seed=seed)
     draw = select(loaded, num_problems=data.num_problems, num_held_out=data.num_held_out, seed=seed)
     return DataSet(data, loaded, draw)
 
