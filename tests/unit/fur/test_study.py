@@ -1,4 +1,4 @@
-"""Studies: keys name all that results depend on and nothing else; what cannot be used is refused before a model loads."""
+"""Studies: keys name all that results depend on, nothing else; what cannot be used is refused before a model loads."""
 
 from __future__ import annotations
 
