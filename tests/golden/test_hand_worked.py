@@ -1,7 +1,8 @@
 """Two iterations on a two-layer model small enough to work by hand, in numpy, without autograd.
 
-The model: three tokens, two hidden dimensions, no attention. h0 = E[token]; h1 = h0 + W1·relu(h0); h2 = h1 + W2·relu(h1); logits
-= U·h2. FF2 are W1 and W2. Every quantity below follows from the chain rule and AdamW's published update.
+The model: three tokens, two hidden dimensions, no attention. h0 = E[token]; h1 = h0 + W1·relu(h0);
+h2 = h1 + W2·relu(h1); logits = U·h2. FF2 are W1 and W2. Every quantity below follows from the chain rule and AdamW's
+published update.
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def test_one_update_worked_by_hand(trained: list[GroupedFF2]) -> None:
 
 def test_two_updates_and_what_is_measured_after_each(trained: list[GroupedFF2]) -> None:
     history = _unlearn(2)
-    npo, kl, first_gradient = _losses_and_gradient(FF2)
+    npo, _, first_gradient = _losses_and_gradient(FF2)
     once = tuple(_adamw(weight, [grad], LR) for weight, grad in zip(FF2, first_gradient, strict=True))
     npo_once, kl_once, second_gradient = _losses_and_gradient((once[0], once[1]))
     grads = zip(once, first_gradient, second_gradient, strict=True)

@@ -1,4 +1,4 @@
-"""FUR the straightforward way, in float64: copies of the model, one sequence at a time, literal formulas, torch's AdamW."""
+"""FUR the straightforward way, in float64: two models, one sequence at a time, literal formulas, torch's AdamW."""
 
 from __future__ import annotations
 

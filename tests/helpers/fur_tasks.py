@@ -99,8 +99,8 @@ def predictions(result: TaskResult) -> list[tuple[int, tuple[int, ...]]]:
 def relative_differences(found: TaskResult, expected: TaskResult, *, kl_scale: float = 1e-2) -> Iterator[float]:
     """|a - b| / |b| of every float of two results.
 
-    A KL term is exactly 0 at the first iteration and a difference of larger numbers later: its differences are divided by
-    at least `kl_scale` nats.
+    A KL term is exactly 0 at the first iteration and a difference of larger numbers later: its differences are divided
+    by at least `kl_scale` nats.
     """
     assert found.error == expected.error
     for a, b in zip(found.measured, expected.measured, strict=True):

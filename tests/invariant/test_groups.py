@@ -1,6 +1,7 @@
 """A task's result does not depend on its group: alone or with seven others, in any order, however its rows are batched.
 
-Floats agree to 1e-5 relative in float32. A KL term below 0.01 nats is the difference of larger numbers; it agrees to 1e-7 nats.
+Floats agree to 1e-5 relative in float32. A KL term below 0.01 nats is the difference of larger numbers; it agrees to
+1e-7 nats.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class _TrainBatch:
 class GroupObjective:
     """Computes gradients of the summed losses of K tasks, batch by batch.
 
-    The reference is what the model gives at the first call of `accumulate`, when the weights are still the base's: it is
-    computed once per task, by the very pass that is differentiated, and no second model is held.
+    The reference is what the model gives at the first call of `accumulate`, when the weights are still the base's: it
+    is computed once per task, by the very pass that is differentiated, and no second model is held.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ def test_a_value_out_of_bounds_is_refused_by_name(cls: type[Config], data: dict[
 
 
 def test_an_unknown_key_names_its_neighbour() -> None:
-    with pytest.raises(ConfigError, match="unknown key 'iterations'.*did you mean 'num_iterations'"):
+    with pytest.raises(ConfigError, match=r"unknown key 'iterations'.*did you mean 'num_iterations'"):
         validate(RecipeConfig, {"iterations": 3}, "test")
 
 

@@ -32,7 +32,7 @@ def test_npo_at_equality_is_two_over_beta_times_ln_two(beta: float) -> None:
 
 
 def test_npo_numbers_worked_by_hand() -> None:
-    # π/ref = 1/2 and β = 1: 2·ln(1 + 1/2); π/ref = 4 and β = 1/2: 4·ln(1 + 2); π/ref = 2^-10 and β = 0.1: 20·ln(1 + 1/2).
+    # π/ref = 1/2, β = 1: 2·ln(1 + 1/2); π/ref = 4, β = 1/2: 4·ln(1 + 2); π/ref = 2^-10, β = 0.1: 20·ln(1 + 1/2).
     ln2 = math.log(2.0)
     assert npo_loss(torch.tensor(-3 * ln2), torch.tensor(-2 * ln2), beta=1.0).item() == pytest.approx(0.8109302162)
     assert npo_loss(torch.tensor(-1 * ln2), torch.tensor(-3 * ln2), beta=0.5).item() == pytest.approx(4.3944491547)
