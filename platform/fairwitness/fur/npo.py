@@ -48,7 +48,7 @@ def kl_divergence(logprobs_NV: Tensor, ref_logprobs_NV: Tensor, *, direction: Kl
 
 def _divergence(log_p_NV: Tensor, log_q_NV: Tensor) -> Tensor:
     # Σ (p·log(p/q) + q - p), since both sum to 1. The rounding of p·log(p/q) alone is as large as a divergence of 1e-7
-    # nats, and its gradient at equality is rounding, which AdamW scales up to whole updates; here both cancel term by term.
+    # nats, and its gradient at equality is rounding, which AdamW scales up to whole updates; here both cancel.
     ratio_NV, p_NV = log_p_NV - log_q_NV, log_p_NV.exp()
     near_NV = p_NV * torch.expm1(-ratio_NV.clamp(min=-1.0))
     rest_NV = torch.where(ratio_NV < -1.0, log_q_NV.exp() - p_NV, near_NV)
