@@ -1,4 +1,4 @@
-"""Whole sweeps without Ray: every item ends as a row, counts add up, options do what they say, a dry run stores nothing."""
+"""Whole sweeps without Ray: every item ends as a row, counts add up, options work, a dry run stores nothing."""
 
 from __future__ import annotations
 
