@@ -193,4 +193,7 @@ def _first_line(error: BaseException) -> str:
 def _hint(address: str) -> str:
     if "://" in address:
         return "submit with `ray job submit`, or give host:port of the cluster as `address` or RAY_ADDRESS"
-    return "start one with `ray start --head`, or leave `address` and RAY_ADDRESS unset to use this machine"
+    return (
+        "start one with `ray start --head` (if it asks for a token, set RAY_AUTH_MODE=token here too), or leave "
+        "`address` and RAY_ADDRESS unset to use this machine"
+    )

@@ -69,6 +69,13 @@ class Crew:
         for member in pending[: num_to_end(len(self.members), len(pending), self._config.min_actors)]:
             self._end(member)
 
+    def end_busy(self) -> None:
+        """Ends the actors that work or load, and takes back requests; idle ones keep their engine."""
+        busy = [member for member in self.members if member.tickets or member.phase is Phase.LOADING]
+        for member in busy:
+            self._end(member)
+        self.end_pending()
+
     def end_all(self) -> None:
         """Ends every actor at once, whatever it does."""
         while self.members:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTaskError
 
-from fairwitness.errors import ModelError, ResourceError
+from fairwitness.errors import FairwitnessError, ModelError, ResourceError
 from fairwitness.fleet import cluster
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fleet.crew import Crew
@@ -25,6 +25,13 @@ _POLL_S = 1.0
 _FETCH_S = 5.0
 
 
+class _Heard(NamedTuple):
+    """What actors reported: settled items, and why the call of `map` cannot go on, if so."""
+
+    outcomes: list[Outcome]
+    failure: FairwitnessError | None
+
+
 class RayPool:
     """Runs items on actors that keep their engine between calls of `map`.
 
@@ -32,8 +39,9 @@ class RayPool:
     those beyond `min_actors` are ended when they are not wanted any more: pending ones when no item waits, running ones
     after `idle_timeout_s` without work while a call of `map` goes on. Between calls they are kept, with their engines.
 
-    A call of `map` that is left early (the iterator closed, an interrupt, an error) ends all actors, because what
-    they are doing is not wanted any more; the next call starts new ones. One call of `map` runs at a time.
+    A call of `map` that is left early (the iterator closed, an interrupt) ends all actors, and one that raises an error
+    those that are busy, because what they are doing is not wanted any more; the next call starts new ones. One call of
+    `map` runs at a time.
     """
 
     def __init__(self, config: PoolConfig, connection: cluster.Connection | None = None) -> None:
@@ -87,6 +95,9 @@ class RayPool:
             self._crew.set_spec(spec)
             self._watch.restart()
             yield from self._run(feed)
+        except Exception:
+            self._crew.end_busy()
+            raise
         except BaseException:
             self._crew.end_all()
             raise
@@ -105,13 +116,15 @@ class RayPool:
             self._crew.dispatch(feed)
             if feed.is_done:
                 return
-            outcomes = self._wait(feed)
-            if outcomes:
+            heard = self._wait(feed)
+            if heard.outcomes and heard.failure is None:
                 # Keep the actors busy while the caller deals with the outcomes.
                 self._crew.dispatch(feed)
-            yield from outcomes
+            yield from heard.outcomes
+            if heard.failure is not None:
+                raise heard.failure
 
-    def _wait(self, feed: Feed) -> list[Outcome]:
+    def _wait(self, feed: Feed) -> _Heard:
         """Waits until something happens, or for a moment, and says what became of which items."""
         owners = {ref: member for member in self._crew.members for ref in member.refs}
         ready, _ = ray.wait(list(owners), num_returns=1, timeout=_POLL_S)
@@ -122,11 +135,17 @@ class RayPool:
         if ready:
             ready, _ = ray.wait(list(owners), num_returns=len(owners), timeout=0)
         outcomes: list[Outcome] = []
+        failure: FairwitnessError | None = None
         for ref in ready:
             member = owners[ref]
-            if member in self._crew.members and ref in member.refs:
+            if member not in self._crew.members or ref not in member.refs:
+                continue
+            try:
                 outcomes.extend(self._hear(feed, member, ref))
-        return outcomes
+            except FairwitnessError as error:
+                # What the others have done is not lost.
+                failure = failure or error
+        return _Heard(outcomes, failure)
 
     def _hear(self, feed: Feed, member: Member, ref: Any) -> list[Outcome]:
         try:
@@ -151,10 +170,10 @@ class RayPool:
         if answer.error is None:
             self._num_failed_starts = 0
             self._num_builds += int(answer.built)
-        elif member.generation == self._crew.generation:
+            return
+        is_wanted, member.generation = member.generation == self._crew.generation, -1
+        if is_wanted:
             raise answer.error
-        else:
-            member.generation = -1
 
     def _bury(self, feed: Feed, member: Member, error: RayError) -> list[Outcome]:
         """Takes a dead actor off the list and puts its items back, or fails those that have had their attempts."""
