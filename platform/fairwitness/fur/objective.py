@@ -45,7 +45,8 @@ class GroupObjective:
     """Computes gradients of the summed losses of K tasks, batch by batch.
 
     The reference is what the model gives at the first call of `accumulate`, when the weights are still the base's: it
-    is computed once per task, by the very pass that is differentiated, and no second model is held.
+    is computed once per task, by the very pass whose losses are wanted, and no second model is held. With `mlp`, the
+    last layer's feed-forward module, that module runs at the positions read only.
     """
 
     def __init__(
@@ -56,8 +57,9 @@ class GroupObjective:
         *,
         max_tokens: int,
         device: torch.device,
+        mlp: nn.Module | None = None,
     ) -> None:
-        self._model, self._recipe, self._num_tasks = model, recipe, len(tasks)
+        self._model, self._mlp, self._recipe, self._num_tasks = model, mlp, recipe, len(tasks)
         self._device = device
         segments = [_segments(task.forget, recipe) for task in tasks]
         self._num_retained_K = torch.tensor(
@@ -71,7 +73,9 @@ class GroupObjective:
             [start + w for w, word in enumerate(words) for _ in word]
             for start, words in zip(starts, segments, strict=True)
         ]
-        packed = pack(rows_KS, max_tokens=max_tokens, device=device)
+        # Apart from one another, because the first pass needs no gradient of the retained rows.
+        packed = pack([rows[:1] for rows in rows_KS], max_tokens=max_tokens, device=device)
+        packed += pack([rows[1:] for rows in rows_KS], max_tokens=max_tokens, device=device, first_slot=FORGET_SLOT + 1)
         self._batches = [_train_batch(batch, tasks, segment_of, device) for batch in packed]
 
     def rows(self) -> list[tuple[tuple[int, int], ...]]:
@@ -81,10 +85,15 @@ class GroupObjective:
     def accumulate(self, number: int) -> TaskLosses:
         """Adds the gradients of batch `number` of `rows()` and gives its share of the losses (detached)."""
         batch = self._batches[number]
-        logits_NV = logits_at(self._model, batch.packed.ids_BT, batch.packed.positions)
-        npo_K, kl_K = self._npo(logits_NV, batch), self._kl(logits_NV, batch)
-        loss = (self._recipe.npo_coefficient * npo_K + self._recipe.kl_coefficient * kl_K).sum()
-        if loss.requires_grad:  # not in the first pass over a batch that holds retained rows only
+        is_reference_only = len(batch.forget_N) == 0 and batch.ref_retain_NV is None
+        with torch.set_grad_enabled(not is_reference_only):
+            packed = batch.packed
+            logits_NV = logits_at(
+                self._model, packed.ids_BT, packed.positions, mlp=self._mlp, num_blocks=self._num_tasks
+            )
+            npo_K, kl_K = self._npo(logits_NV, batch), self._kl(logits_NV, batch)
+            loss = (self._recipe.npo_coefficient * npo_K + self._recipe.kl_coefficient * kl_K).sum()
+        if loss.requires_grad:
             loss.backward()
         return TaskLosses(npo_K.detach(), kl_K.detach())
 

@@ -1,21 +1,26 @@
 """The one place where probabilities are read from a model.
 
-Token ids go in, float32 log-softmax comes out. Rows are padded on the right and no mask is given: attention is causal, so
-padding can change nothing that stands before it, and only the positions asked for reach the output embedding.
+Token ids go in, float32 log-softmax comes out. Rows are padded on the right and no mask is given: attention is causal,
+so padding can change nothing that stands before it, and only the positions asked for reach the output embedding.
 
 Shape legend: B rows, T tokens, N scored positions, V vocabulary, K choices.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from fairwitness.lm.last_layer import only_at
+
+CALL_TOKENS = 256
+"""Tokens whose arithmetic takes about as long as what a forward pass costs besides."""
 PAD_ID = 0
 """Fills the right of short rows. Any valid id does: causal attention never looks at it."""
 
@@ -62,14 +67,24 @@ def pad_right(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu")
     return torch.tensor(padded, dtype=torch.long, device=device)
 
 
-def logits_at(model: nn.Module, ids_BT: Tensor, positions: Positions) -> Tensor:
+def logits_at(
+    model: nn.Module, ids_BT: Tensor, positions: Positions, *, mlp: nn.Module | None = None, num_blocks: int = 1
+) -> Tensor:
     """Float32 logits (N, V) that follow the tokens at the given positions.
 
     The output embedding runs on these N positions only; whatever the architecture does after it (soft-capping, scaling)
     still happens.
+
+    Args:
+        model: The decoder.
+        ids_BT: Rows, padded on the right.
+        positions: The N positions.
+        mlp: The last layer's feed-forward module (see `last_mlp`), to run it on these positions only as well.
+        num_blocks: Number of variants of a grouped model.
     """
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
-    with _only(head, positions):
+    inside = nullcontext() if mlp is None else only_at(mlp, *positions, num_blocks)
+    with _only(head, positions), inside:
         output = model(input_ids=ids_BT, use_cache=False)
     logits_NV: Tensor = output.logits
     return logits_NV.float().reshape(len(positions.row_N), -1)
@@ -110,16 +125,29 @@ def target_logprobs(logits_NV: Tensor, target_N: Tensor) -> Tensor:
     return torch.log_softmax(logits_NV.float(), dim=-1).gather(1, target_N[:, None]).squeeze(1)
 
 
-def batches_by_length(lengths: Sequence[int], *, max_tokens: int) -> list[list[int]]:
-    """Indices in batches of similar length, each of at most `max_tokens` padded tokens (or one row)."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        longest = lengths[batches[-1][0]] if batches else 0
-        if batches and longest * (len(batches[-1]) + 1) <= max_tokens:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches
+def batches_by_length(lengths: Sequence[int], *, max_tokens: int, call_tokens: float = CALL_TOKENS) -> list[list[int]]:
+    """Indices in batches of similar length, each of at most `max_tokens` padded tokens (or one row), longest first.
+
+    Of all ways to cut the rows, sorted by length, into batches, this is one with the fewest padded tokens, where each
+    batch counts `call_tokens` more.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    cost, start_of = [0.0], [0]
+    for end in range(1, len(order) + 1):
+        best, chosen = math.inf, end - 1
+        for start in range(end - 1, -1, -1):
+            padded = lengths[order[start]] * (end - start)
+            if padded > max_tokens and end - start > 1:
+                break
+            if cost[start] + padded + call_tokens < best:
+                best, chosen = cost[start] + padded + call_tokens, start
+        cost.append(best)
+        start_of.append(chosen)
+    batches, end = [], len(order)
+    while end:
+        batches.append(order[start_of[end] : end])
+        end = start_of[end]
+    return batches[::-1]
 
 
 @torch.no_grad()
