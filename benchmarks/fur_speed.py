@@ -1,5 +1,4 @@
-"""Speed reach: seconds per task of the engine against the straightforward way (straightforward.py), same tasks, one
-run.
+"""Speed reach: seconds per task of the engine against the straightforward way (straightforward.py) on the same tasks.
 
 Run: `PYTHONPATH=platform:schemas python benchmarks/fur_speed.py [--workload organism|llama30m] [--threads N]`. Each
 side has a process of its own; only one of them works at a time, and they take turns, so that other load on the
@@ -274,8 +273,8 @@ def main() -> int:
         workload = make_workload(args.workload, Path(folder) / "model", args.turns * args.group_size)
         lengths = [len(task.forget.ids) for task in workload.tasks]
         report.say(
-            f"{workload.note}; {len(workload.tasks)} tasks, forgotten sequences of {min(lengths)} to {max(lengths)} tokens; "
-            f"K = {args.group_size}, {args.threads} threads"
+            f"{workload.note}; {len(workload.tasks)} tasks, forgotten sequences of {min(lengths)} to {max(lengths)} "
+            f"tokens; K = {args.group_size}, {args.threads} threads"
         )
         end = "at EOS" if args.stop_at_eos else "at its limit, never at EOS"
         report.say(f"straightforward: generation ends {end}; the engine writes no CoT after unlearning (its default)")
