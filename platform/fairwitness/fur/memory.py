@@ -17,8 +17,9 @@ from fairwitness.lm.scoring import PAD_ID
 BYTES_FLOAT32 = 4
 COPIES_PER_PARAMETER = 4
 """A trained number is kept four times: itself, its gradient and AdamW's two moments."""
-LOGIT_COPIES = 4
-"""Logits, log-probabilities, the reference's, and their gradient."""
+LOGIT_COPIES = 8
+"""Tensors of the size of the logits that are there at once: 7.1 in the backward pass of the loss (torch's memory
+profile), and the reference's."""
 PROBE_TOKENS = 64
 
 
