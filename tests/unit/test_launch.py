@@ -1,0 +1,183 @@
+"""What entry points share: exit codes, signals, settings of shipped jobs; and the command in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fairwitness import launch
+from fairwitness.errors import (
+    ConfigError,
+    DataError,
+    FairwitnessError,
+    InfeasibleError,
+    ItemError,
+    ModelError,
+    ResourceError,
+    StoreError,
+)
+from fairwitness.organisms.shipped import organism_path
+from fairwitness.records.run_dir import RunDirectory
+from tests.helpers.commands import Command, process_settings_restored
+from tests.helpers.sweeps import RATES, rows_of, settings, write_problems
+
+ROOT = Path(__file__).parents[2]
+JOB = ROOT / "jobs" / "fur_sweep.py"
+CONFIGS = sorted((ROOT / "jobs" / "configs").glob("*.yaml"))
+
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
+    with process_settings_restored():
+        yield Command(tmp_path, capsys)
+
+
+@pytest.fixture
+def plain(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> dict[str, Any]:
+    return settings(tmp_path / "results", tiny_folder("llama"), write_problems(tmp_path / "animals.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (ConfigError, 2),
+        (DataError, 2),
+        (ModelError, 2),
+        (ResourceError, 2),
+        (StoreError, 2),
+        (InfeasibleError, 3),
+        (ItemError, 1),
+        (FairwitnessError, 1),
+    ],
+)
+def test_expected_errors_end_with_a_code_and_a_message(
+    kind: type[FairwitnessError], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> int:
+        raise kind("x.yaml: broken; mend it")
+
+    assert launch.ended(fail) == code
+    assert capsys.readouterr() == ("", "error: x.yaml: broken; mend it\n")
+
+
+def test_other_errors_are_not_hidden() -> None:
+    def fail() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        launch.ended(fail)
+    assert launch.ended(lambda: 7) == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interruption_says_how_to_go_on(number: signal.Signals, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> int:
+        os.kill(os.getpid(), number)
+        signal.pause()
+        return 0
+
+    with process_settings_restored():
+        launch.set_up()
+        assert launch.ended(interrupted) == 130
+    assert "run the same command again" in capsys.readouterr().err
+
+
+def test_set_up_is_quiet() -> None:
+    with process_settings_restored():
+        launch.set_up()
+        assert logging.getLogger("fairwitness").isEnabledFor(logging.INFO)
+        assert not logging.getLogger("transformers").isEnabledFor(logging.INFO)
+        assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+        assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_shipped_configurations_are_valid(path: Path) -> None:
+    config = launch.read_sweep(path, ["seed=3"], "local")
+    assert config.name == path.stem
+    assert (config.seed, config.pool.kind) == (3, "local")
+
+
+def test_there_are_three_shipped_configurations() -> None:
+    assert [path.stem for path in CONFIGS] == ["demo", "paper", "smollm2"]
+
+
+def test_organism_is_an_alias_of_the_shipped_model() -> None:
+    config = launch.read_sweep(ROOT / "jobs" / "configs" / "demo.yaml", [], None)
+    assert config.models[0].model == str(organism_path())
+    assert config.models[0].shown_name == "organism"
+    named = launch.read_sweep(ROOT / "jobs" / "configs" / "demo.yaml", ["models.0.name=ours"], None)
+    assert named.models[0].shown_name == "ours"
+
+
+def test_whole_command(command: Command, plain: dict[str, Any]) -> None:
+    ended = command(plain, f"rates=[{RATES[0]}]")
+    assert ended.code == 0
+    folder = Path(plain["output"]["dir"]) / "small"
+    lines = ended.out.splitlines()
+    counts = next(line for line in lines if line.startswith("tasks: "))
+    (row,) = rows_of(folder / "store", "runs")
+    assert counts == f"tasks: {row['num_ok']} ok, {row['num_skipped']} skipped, 0 failed; refused records: 0"
+    assert f"report: {(folder / 'report.html').resolve()}" in lines
+    assert (folder / "report.html").stat().st_size > 1000
+    assert {path.stem for path in (folder / "csv").glob("*.csv")} >= {"summary", "rates", "steps", "problems"}
+    assert yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["rates"] == [RATES[0]]
+    assert not RunDirectory(plain["output"]["dir"], "small").is_locked()
+
+
+def test_dry_run(command: Command, plain: dict[str, Any]) -> None:
+    ended = command(plain, dry=True)
+    assert ended.code == 0
+    assert ended.out.startswith("run small: 1 study, 1 actor, results in ")
+    assert "memory of an actor about" in ended.out
+    assert not Path(plain["output"]["dir"]).exists()
+
+
+def test_tracking_settings_come_from_the_run(command: Command, plain: dict[str, Any], tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "small"
+    (folder / "store").mkdir(parents=True)
+    assert launch.tracking_of(folder, uri=None, experiment=None).experiment == "fairwitness"
+    (folder / "config.yaml").write_text("tracking: {enabled: false, experiment: own, uri: 'sqlite:///x.db'}")
+    own = launch.tracking_of(folder, uri=None, experiment=None)
+    assert (own.enabled, own.experiment, own.uri) == (True, "own", "sqlite:///x.db")
+    given = launch.tracking_of(folder, uri="http://host:1", experiment="other")
+    assert (given.enabled, given.experiment, given.uri) == (True, "other", "http://host:1")
+    with pytest.raises(StoreError, match="there is no run here"):
+        launch.tracking_of(tmp_path, uri=None, experiment=None)
+
+
+def job(*arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    environment = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, str(JOB), *arguments], capture_output=True, text=True, env=environment, timeout=250
+    )
+
+
+def test_job_in_a_process_of_its_own_refuses_bad_settings(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("nmae: x", encoding="utf-8")
+    ended = job("--config", str(tmp_path / "job.yaml"))
+    assert ended.returncode == 2
+    assert "unknown key 'nmae'; did you mean 'name'?" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stdout == ""
+
+
+@pytest.mark.slow
+def test_job_in_a_process_of_its_own_runs_to_the_end(plain: dict[str, Any], tmp_path: Path) -> None:
+    plain["pool"] = {"kind": "ray"}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(plain), encoding="utf-8")
+    ended = job("--config", str(tmp_path / "job.yaml"), "--pool", "local", "--set", "rates=[2e-5]")
+    assert ended.returncode == 0, ended.stderr
+    assert "report: " in ended.stdout
+    assert "Traceback" not in ended.stderr
+    assert {row["lr"] for row in rows_of(tmp_path / "results" / "small" / "store")} == {2e-5}
