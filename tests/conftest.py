@@ -12,10 +12,10 @@ os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import pytest
-from tests.helpers.tiny_models import save_tiny
 
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.model import LanguageModel, load
+from tests.helpers.tiny_models import save_tiny
 
 
 @pytest.fixture(scope="session")

@@ -142,5 +142,3 @@ def _closing_lines(result: SweepResult) -> list[str]:
 
 def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
-
-

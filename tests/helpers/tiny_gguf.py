@@ -8,9 +8,10 @@ from pathlib import Path
 import gguf
 import numpy as np
 import torch
+from transformers import AutoModelForCausalLM
+
 from tests.helpers.tiny_models import save_tiny
 from tests.helpers.tiny_tokenizers import SPECIAL, byte_level_tokenizer
-from transformers import AutoModelForCausalLM
 
 
 def save_tiny_gguf(folder: Path, *, name: str = "tiny.gguf") -> Path:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
+
 from tests.helpers.tiny_configs import tiny_config
 from tests.helpers.tiny_tokenizers import byte_level_tokenizer
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
 TINY_TYPES = ("llama", "gpt2", "gpt_neox", "opt", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3")
 

@@ -15,8 +15,8 @@ class FullFF2Config(Config):
 
     kind: Literal["ff2"] = "ff2"
     precision: Literal["float32_master", "bf16_pure"] = "float32_master"
-    """`float32_master` keeps weights and optimiser state in float32; `bf16_pure` rounds every update to bfloat16, as the
-    published code does."""
+    """`float32_master` keeps weights and optimiser state in float32; `bf16_pure` rounds every update to bfloat16, as
+    the published code does."""
 
 
 class LoraConfig(Config):

@@ -18,6 +18,8 @@ from fairwitness.records.keys import key_of
 
 Row = dict[str, Any]
 
+CONTEXT_TOO_SHORT = "measured, but the CoT after unlearning and the question do not fit into the model's context"
+
 
 def problem_rows(data: DataSet) -> list[Row]:
     """Rows of `problems`: the measured ones, then the refused records."""
@@ -161,6 +163,8 @@ def measured_rows(
             "cot_after_text": result.cot_after.text,
             "cot_after_letter": ascii_uppercase[result.cot_after.index],
         }
+    elif study.config.measure.cot_after:
+        rows[-1]["reason"] = CONTEXT_TOO_SHORT
     for row in rows:
         row["key"] = key_of(task_key=result.task_key, iteration=row["iteration"])
     return rows

@@ -36,7 +36,7 @@ class FurSweepConfig(Config):
     """The data sets."""
     rates: tuple[Rate, ...] = Field(min_length=1)
     """Learning rates, each above 0."""
-    rates_by_model: dict[str, tuple[Rate, ...]] = {}
+    rates_by_model: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
     """Other rates for some models, by their shown name."""
     recipe: RecipeConfig = RecipeConfig()
     """How a cot_step is unlearned."""

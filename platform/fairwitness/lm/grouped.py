@@ -1,7 +1,7 @@
 """K variants of one model that differ in their FF2 weights only, run as one batch.
 
-While a `GroupedFF2` is entered, every down-projection of the model is replaced by one that sends the k-th block of rows of
-the batch through the k-th variant's weights. All else is shared. The original modules are put back untouched.
+While a `GroupedFF2` is entered, every down-projection of the model is replaced by one that sends the k-th block of rows
+of the batch through the k-th variant's weights. All else is shared. The original modules are put back untouched.
 
 Shape legend: K variants, B rows (a multiple of K, all rows of variant 0 first), T tokens, I inner width, D hidden,
 R adapter rank.
