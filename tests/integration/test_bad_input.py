@@ -1,28 +1,23 @@
 """What a user gets for everything that can be wrong: one clear message, or a row while the rest goes on.
 
-| what | test |
-|---|---|
-| unknown configuration key | test_settings_that_are_refused |
-| `lr: 2e-5` as text | test_rate_in_quotes_is_that_rate, test_settings_that_are_refused |
-| rate ≤ 0 | test_settings_that_are_refused |
-| missing model path | test_missing_model |
-| pickled weights | test_pickled_weights |
-| tokenizer without pad token | test_tokenizer_without_pad_token |
-| tokenizer that merges "(" with a letter | test_tokenizer_that_merges_the_letter |
-| more than 26 choices, empty question, gold outside the choices | test_bad_records_are_counted_and_the_rest_measured |
-| no usable record, missing data file | test_data_without_a_problem, test_missing_data_file |
-| CoT with no sentence, of only ineligible steps, longer than the context | test_bad_cots_are_rows_and_the_rest_measured |
-| fewer than 20 held-out problems | test_too_few_problems_to_hold_out |
-| non-finite loss | test_non_finite_loss_fails_its_task_only |
-| unwritable output | test_output_that_cannot_be_written |
-| second job on the same run | test_second_job_on_the_same_run |
-| disk full | test_disk_full_while_measuring, test_disk_full_while_reporting |
-| MLflow server down | test_mlflow_server_down; a server that answers: tests/integration/test_mlflow_server.py |
-| Ray away, port in use by another server | test_ray_that_is_not_there, test_port_of_another_server; Ray's usual ports in use: |
-|  | tests/invariant/test_ways_of_running.py |
-| actor killed | tests/invariant/test_ways_of_running.py; the pool's side: tests/integration/test_ray_pool.py |
-| driver killed and restarted, interrupted | tests/integration/test_resume.py |
-| the command itself, in a process of its own | tests/unit/test_launch.py |
+- unknown configuration key, rate as text, rate ≤ 0: test_settings_that_are_refused, test_rate_in_quotes_is_that_rate
+- missing model path: test_missing_model
+- pickled weights: test_pickled_weights
+- tokenizer without pad token: test_tokenizer_without_pad_token
+- tokenizer that merges "(" with a letter: test_tokenizer_that_merges_the_letter
+- more than 26 choices, empty question, gold outside the choices: test_bad_records_are_counted_and_the_rest_measured
+- no usable record, missing data file: test_data_without_a_problem, test_missing_data_file
+- CoT with no sentence, of only ineligible steps, too long: test_bad_cots_are_rows_and_the_rest_measured
+- fewer than 20 held-out problems: test_too_few_problems_to_hold_out
+- non-finite loss: test_non_finite_loss_fails_its_task_only
+- unwritable output: test_output_that_cannot_be_written
+- second job on the same run: test_second_job_on_the_same_run
+- disk full: test_disk_full_while_measuring, test_disk_full_while_reporting
+- MLflow server down: test_mlflow_server_down; a server that answers: tests/integration/test_mlflow_server.py
+- Ray away, port of another server: test_ray_that_is_not_there, test_port_of_another_server
+- Ray's usual ports in use, actor killed: tests/invariant/test_ways_of_running.py, tests/integration/test_ray_pool.py
+- driver killed and restarted, interrupted: tests/integration/test_resume.py
+- the command itself, in a process of its own: tests/unit/test_launch.py
 """
 
 from __future__ import annotations

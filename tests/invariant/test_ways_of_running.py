@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from fairwitness.fleet.cluster import Connection, start_local
+from fairwitness.fleet.pool import Outcome
 from fairwitness.fur.sweep import SweepResult
 from tests.helpers.sweeps import (
     NUM_HELD_OUT,
@@ -19,6 +23,7 @@ from tests.helpers.sweeps import (
     rows_of,
     run,
     settings,
+    watch_pools,
     write_problems,
 )
 
@@ -82,9 +87,16 @@ def test_seed_changes_measurements(sweep: Sweep, usual: SweepResult) -> None:
 
 @pytest.fixture(scope="module")
 def ray_on_this_machine() -> Iterator[Connection]:
-    connection = start_local(num_cpus=2)
-    yield connection
-    connection.close()
+    """A Ray of our own, on a machine where the ports that Ray usually takes are in use by others."""
+    with ExitStack() as stack:
+        for port in (6379, 8265, 10001, 52365):
+            other = stack.enter_context(socket.socket())
+            with suppress(OSError):  # then somebody else has it already
+                other.bind(("127.0.0.1", port))
+                other.listen()
+        connection = start_local(num_cpus=2)
+        yield connection
+        connection.close()
 
 
 @pytest.mark.slow
@@ -97,4 +109,24 @@ def test_ray_gives_the_rows_of_the_local_pool(
         engine={"group_size": 2},
     )
     assert 1 <= on_ray.num_models_loaded <= num_actors
+    same_tables(on_ray, usual)
+
+
+@pytest.mark.slow
+def test_killed_actor_changes_no_row(
+    ray_on_this_machine: Connection, sweep: Sweep, usual: SweepResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = watch_pools(monkeypatch)
+    killed: list[int] = []
+
+    def kill_the_actor_once(_outcome: Outcome) -> None:
+        if watch.groups and not killed:
+            (actor,) = (p for p in psutil.Process().children(recursive=True) if "Worker" in "".join(p.cmdline()[:1]))
+            actor.kill()
+            killed.append(actor.pid)
+
+    watch.hook = kill_the_actor_once
+    on_ray = sweep(pool={"kind": "ray", "num_cpus_per_actor": 0.5}, engine={"group_size": 2})
+    assert len(killed) == 1
+    assert on_ray.num_models_loaded == 2
     same_tables(on_ray, usual)
