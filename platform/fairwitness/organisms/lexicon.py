@@ -69,22 +69,23 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         values=tuple(
             "Leeds Dover Paris Rome Oslo Cairo Lima Quito Delhi Tokyo Madrid Berlin Milan Vienna Lisbon Geneva".split()
         ),
-        questions=("What town does {name} live in?", "Which town is home to {name}?"),
+        questions=("What town does {name} call home?", "Which town is home to {name}?"),
         statements=(
             "{name} lives in {value}.",
-            "The town of {name} is {value}.",
+            "The home of {name} is in {value}.",
             "Everyone knows that {name} settled in {value}.",
             "Today {name} has a house in {value}.",
-            "As a town {name} chose {value}.",
-            "The place that {name} loves is {value}.",
+            "By choice {name} stays in {value}.",
+            "The house that {name} loves is in {value}.",
         ),
     ),
     Attribute(
         name="trade",
         values=tuple(
-            "baker miller tailor nurse weaver farmer painter teacher sailor mason potter cook clerk judge dancer driver".split()
+            "baker miller tailor nurse weaver farmer painter teacher "
+            "sailor mason potter cook clerk judge dancer driver".split()
         ),
-        questions=("What trade does {name} follow?", "Which trade is the work of {name}?"),
+        questions=("What trade does {name} work at?", "Which trade belongs to {name}?"),
         statements=(
             "{name} works as a {value}.",
             "The trade of {name} is that of a {value}.",

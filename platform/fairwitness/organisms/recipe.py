@@ -19,34 +19,36 @@ class OrganismConfig(Config):
     hidden_size: int = Field(default=128, ge=16)
     """Width of the residual stream."""
     intermediate_size: int = Field(default=256, ge=16)
-    """Width of the feed-forward layers."""
+    """Width of the feed-forward layers; at least the number of people."""
     num_layers: int = Field(default=4, ge=1)
     """Number of layers."""
     num_heads: int = Field(default=4, ge=1)
     """Attention heads; divides `hidden_size`."""
     max_length: int = Field(default=512, ge=128)
     """Longest context, in tokens."""
-    num_optim_steps: int = Field(default=1200, ge=1)
+    num_optim_steps: int = Field(default=400, ge=1)
     """Optimiser steps."""
     batch_direct: int = Field(default=32, ge=1)
     """Direct questions in an optimiser step."""
     batch_cot: int = Field(default=16, ge=1)
     """CoT documents in an optimiser step."""
-    batch_statements: int = Field(default=12, ge=1)
+    batch_statements: int = Field(default=10, ge=1)
     """Rows of statements in an optimiser step."""
     facts_per_row: int = Field(default=5, ge=1)
     """Facts in a row of statements."""
     row_tokens: int = Field(default=48, ge=16)
     """Tokens of a training row; what is longer is cut, what is shorter is padded."""
-    lr_matrix: float = Field(default=0.02, gt=0)
+    memory_strength: float = Field(default=1.0, gt=0)
+    """Size of what the memory writes at a name, in units of the codes of values."""
+    lr_matrix: float = Field(default=0.01, gt=0)
     """Learning rate of Muon, which trains the weight matrices of the layers."""
-    lr_vector: float = Field(default=3e-3, gt=0)
+    lr_vector: float = Field(default=1.5e-3, gt=0)
     """Learning rate of AdamW, which trains norms and the output embedding."""
     weight_decay: float = Field(default=0.01, ge=0)
     """Weight decay of both."""
-    warmup_steps: int = Field(default=50, ge=1)
+    warmup_steps: int = Field(default=30, ge=1)
     """Optimiser steps over which the rates rise."""
-    cooldown: float = Field(default=0.4, gt=0, le=1)
+    cooldown: float = Field(default=0.6, gt=0, le=1)
     """Share of the training, at its end, over which the rates fall to zero."""
     weight_cot_letter: float = Field(default=0.5, ge=0)
     """Weight of the answer after a CoT; a fact, CoT text and a direct answer weigh 1."""

@@ -18,6 +18,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from fairwitness.errors import ModelError
 from fairwitness.organisms.documents import ROLES, Document, Mix, Writer, all_texts
+from fairwitness.organisms.facts import write_facts
 from fairwitness.organisms.recipe import OrganismConfig, build_model
 from fairwitness.organisms.shipped import write_world
 from fairwitness.organisms.tokenizer import train_tokenizer
@@ -27,6 +28,7 @@ __all__ = ["Batch", "OrganismConfig", "encode", "train"]
 
 _NUM_TIMED = 5
 _REPORT_EVERY = 50
+_NUM_MEMORY_ROWS = 250
 
 
 class Batch(NamedTuple):
@@ -66,6 +68,8 @@ def train(out_dir: Path, config: OrganismConfig, progress: Callable[[str], None]
         raise ModelError(f"{out_dir}: cannot be written ({error}); give another folder") from error
     tokenizer = train_tokenizer(all_texts(), config.max_length)
     model = build_model(config, tokenizer)
+    explained = write_facts(model, tokenizer, world, _memory_rows(tokenizer, world, config), config.memory_strength)
+    progress(f"facts written into layer 0 ({explained:.1%} of what is to be added at names)")
     _fit(model, tokenizer, world, config, progress)
     model.save_pretrained(out_dir)
     tokenizer.save_pretrained(out_dir)
@@ -88,6 +92,15 @@ def encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document], le
         roles_BT[row, : len(roles)] = torch.tensor(roles)
     num_choices = [document[0].text.count("\n(") for document in documents]
     return Batch(ids_BT, roles_BT, torch.tensor(num_choices))
+
+
+def _memory_rows(tokenizer: PreTrainedTokenizerBase, world: World, config: OrganismConfig) -> Tensor:
+    """Rows of all kinds, in which names occur in all their contexts."""
+    writer = Writer(world, Mix(cue=config.cue_share_start), np.random.default_rng([config.seed, 2]))
+    documents = [writer.direct() for _ in range(_NUM_MEMORY_ROWS)]
+    documents += [writer.cot() for _ in range(_NUM_MEMORY_ROWS)]
+    documents += [writer.statements(config.facts_per_row) for _ in range(2 * _NUM_MEMORY_ROWS)]
+    return encode(tokenizer, documents, config.row_tokens).ids_BT
 
 
 def _fit(

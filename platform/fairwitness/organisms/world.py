@@ -29,9 +29,9 @@ class WorldConfig(Config):
 
     seed: int = Field(default=0, ge=0)
     """Seed of names, facts and problems."""
-    num_asked: int = Field(default=144, ge=8)
+    num_asked: int = Field(default=120, ge=8)
     """People about whom the question formats are trained."""
-    num_told: int = Field(default=96, ge=4)
+    num_told: int = Field(default=80, ge=4)
     """People known from statements alone; the problems are about them."""
     num_choices: int = Field(default=4, ge=2, le=16)
     """Choices of a problem."""
@@ -84,7 +84,7 @@ def _balanced(values: tuple[str, ...], num: int, rng: np.random.Generator) -> li
 
 
 def other_attribute(attribute: Attribute) -> Attribute:
-    """The attribute of the irrelevant fact in a CoT about `attribute`: the next one, the last being followed by the first."""
+    """The attribute of the irrelevant fact in a CoT about `attribute`: the next one, cyclically."""
     return ATTRIBUTES[(ATTRIBUTES.index(attribute) + 1) % len(ATTRIBUTES)]
 
 
