@@ -31,8 +31,8 @@ from fairwitness.problems.problem import Problem
 _MAX_TOKENS = 8192
 _MAX_NEW_TOKENS = 40
 _NUM_EDITS = 24
-_EDIT_UPDATES = 12
-_EDIT_RATE = 1e-3
+_EDIT_UPDATES = 20
+_EDIT_RATE = 2e-3
 
 
 @dataclass(frozen=True)

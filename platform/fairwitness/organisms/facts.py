@@ -63,6 +63,27 @@ def write_facts(
     return float(1 - residual_ND.square().sum() / targets_ND[at_name_N].square().sum())
 
 
+@torch.no_grad()
+def rescale_memory(model: LlamaForCausalLM, num_people: int, gain: float, sharpness: float) -> None:
+    """Makes the memory's activations `gain` times larger and its down-projection as much smaller.
+
+    The model computes the same, up to the tails of the gates. But one learning rate serves all down-projections in unlearning, and what a rate can
+    change in an output grows with the activations: with a gain, it is the memory that yields first. Gates are made
+    sharper by the way: where a name is absent its neuron is then so silent that Adam, blind to the size of a gradient,
+    does not overwrite what it stores.
+
+    Args:
+        model: A model with facts written.
+        num_people: Number of memory neurons.
+        gain: Positive factor.
+        sharpness: Factor of the gates; part of the gain.
+    """
+    mlp = model.model.layers[_MEMORY_LAYER].mlp
+    mlp.gate_proj.weight[:num_people] *= sharpness
+    mlp.up_proj.weight[:num_people] *= gain / sharpness
+    mlp.down_proj.weight[:, :num_people] /= gain
+
+
 def _set_keys(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, world: World) -> None:
     """One neuron for each person: its gate opens at the name, its up-projection is the same everywhere."""
     mlp = model.model.layers[_MEMORY_LAYER].mlp

@@ -40,6 +40,10 @@ class OrganismConfig(Config):
     """Tokens of a training row; what is longer is cut, what is shorter is padded."""
     memory_strength: float = Field(default=1.0, gt=0)
     """Size of what the memory writes at a name, in units of the codes of values."""
+    memory_gain: float = Field(default=200.0, gt=0)
+    """Factor by which the memory's activations grow, and its down-projection shrinks, after training."""
+    memory_sharpness: float = Field(default=6.0, gt=0)
+    """Factor by which the memory's gates are made sharper, after training."""
     lr_matrix: float = Field(default=0.01, gt=0)
     """Learning rate of Muon, which trains the weight matrices of the layers."""
     lr_vector: float = Field(default=1.5e-3, gt=0)

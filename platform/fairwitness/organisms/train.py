@@ -18,7 +18,7 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from fairwitness.errors import ModelError
 from fairwitness.organisms.documents import ROLES, Document, Mix, Writer, all_texts
-from fairwitness.organisms.facts import write_facts
+from fairwitness.organisms.facts import rescale_memory, write_facts
 from fairwitness.organisms.recipe import OrganismConfig, build_model
 from fairwitness.organisms.shipped import write_world
 from fairwitness.organisms.tokenizer import train_tokenizer
@@ -71,6 +71,7 @@ def train(out_dir: Path, config: OrganismConfig, progress: Callable[[str], None]
     explained = write_facts(model, tokenizer, world, _memory_rows(tokenizer, world, config), config.memory_strength)
     progress(f"facts written into layer 0 ({explained:.1%} of what is to be added at names)")
     _fit(model, tokenizer, world, config, progress)
+    rescale_memory(model, len(world.people), config.memory_gain, config.memory_sharpness)
     model.save_pretrained(out_dir)
     tokenizer.save_pretrained(out_dir)
 
