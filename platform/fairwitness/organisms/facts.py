@@ -67,10 +67,10 @@ def write_facts(
 def rescale_memory(model: LlamaForCausalLM, num_people: int, gain: float, sharpness: float) -> None:
     """Makes the memory's activations `gain` times larger and its down-projection as much smaller.
 
-    The model computes the same, up to the tails of the gates. But one learning rate serves all down-projections in unlearning, and what a rate can
-    change in an output grows with the activations: with a gain, it is the memory that yields first. Gates are made
-    sharper by the way: where a name is absent its neuron is then so silent that Adam, blind to the size of a gradient,
-    does not overwrite what it stores.
+    The model computes the same, up to the tails of the gates. But one learning rate serves all down-projections in
+    unlearning, and what a rate can change in an output grows with the activations: with a gain, it is the memory that
+    yields first. Gates are made sharper by the way: where a name is absent its neuron is then so silent that Adam,
+    blind to the size of a gradient, does not overwrite what it stores.
 
     Args:
         model: A model with facts written.
