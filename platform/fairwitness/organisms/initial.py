@@ -19,6 +19,7 @@ Shape legend: V vocabulary, D hidden, d head, N rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -72,7 +73,7 @@ class _Layout(NamedTuple):
 
     @property
     def own_size(self) -> float:
-        return max(self.hidden - _COMMON_SIZE**2, 1.0) ** 0.5
+        return math.sqrt(max(self.hidden - _COMMON_SIZE**2, 1.0))
 
     def tag(self, number: int) -> int:
         return 1 + number
