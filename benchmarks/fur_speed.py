@@ -14,6 +14,7 @@ rate of matrix products on the 30M model.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import multiprocessing
 import os
@@ -33,7 +34,7 @@ import torch
 from machine import GemmRate, Report, Stopwatch, load, peak_bytes
 from straightforward import Length, PlainRecord, unlearn_one
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
-from transformers import LlamaModel
+from transformers import LlamaConfig, LlamaModel
 from workloads import SHAPES, Workload, make_workload
 
 from fairwitness.fleet.threads import limit_threads
@@ -42,16 +43,16 @@ from fairwitness.fur.engine import FurSpec
 from fairwitness.fur.tasks import TaskResult, UnlearnGroup
 
 TARGET_RATIO = {"organism": 20.0, "llama30m": 8.0}
+TURNS = {"organism": 3, "llama30m": 1}
 TARGET_CALLS, TARGET_SHARE = 500.0, 0.6
-GROUP_SIZE = {"organism": 32, "llama30m": 16}
 
 
 def _attention_flops(query: Any, key: Any, value: Any, *_: object, **__: object) -> int:
-    return sdpa_flop_count(query, key, value)
+    return int(sdpa_flop_count(query, key, value))
 
 
 def _attention_backward_flops(grad: Any, query: Any, key: Any, value: Any, *_: object, **__: object) -> int:
-    return sdpa_backward_flop_count(grad, query, key, value)
+    return int(sdpa_backward_flop_count(grad, query, key, value))
 
 
 # torch counts attention on a GPU only. Like torch, this counts the masked half too.
@@ -107,9 +108,21 @@ def prepare(num_threads: int, spec: FurSpec | None) -> None:
         _Process.engine = spec.build()
 
 
-def run_engine(group: UnlearnGroup, is_counted: bool) -> Side:
+def run_engine(group: UnlearnGroup, *, is_counted: bool = False) -> Side:
     """One group in the engine's process; with `is_counted` the FLOPs are counted too (slower, so not to be timed)."""
     return _measured(len(group.tasks), lambda: {r.task_key: r for r in _Process.engine.run(group)}, is_counted)
+
+
+def count_engine(group: UnlearnGroup) -> Side:
+    """FLOPs of one group: of the first iteration, and of the others, which are like the second."""
+    recipe = group.recipe
+    parts = []
+    for number in (1, 2):
+        short = dataclasses.replace(group, recipe=recipe.model_copy(update={"num_iterations": number}))
+        parts.append(run_engine(short, is_counted=True))
+    first, both = parts
+    both.num_flops = first.num_flops + (recipe.num_iterations - 1) * (both.num_flops - first.num_flops)
+    return both
 
 
 def run_plainly(workload: Workload, numbers: Sequence[int], length: Length) -> Side:
@@ -173,17 +186,17 @@ def compare(workload: Workload, args: argparse.Namespace, report: Report) -> Out
     engine = EngineConfig(group_size=args.group_size, **({"max_tokens": args.max_tokens} if args.max_tokens else {}))
     groups = workload.groups(args.group_size)
     length = Length(args.stop_at_eos)
-    shape = SHAPES[workload.name]
+    shape = LlamaConfig.from_pretrained(workload.folder)
     limit_threads(args.threads)
     torch.set_num_threads(args.threads)
     ours, plain = Side(), Side()
     with worker(args.threads, FurSpec(workload.model, engine)) as engine_process, worker(args.threads, None) as other:
-        ours_counted = engine_process.submit(run_engine, groups[-1], True).result()
+        ours_counted = engine_process.submit(count_engine, groups[-1]).result()
         plain_counted = other.submit(count_plainly, workload, len(workload.tasks) // 2, length).result()
-        gemm = GemmRate(shape.hidden, shape.intermediate, engine.max_tokens)
+        gemm = GemmRate(shape.hidden_size, shape.intermediate_size, engine.max_tokens)
         for number, group in enumerate(groups):
             gemm.measure()
-            part = engine_process.submit(run_engine, group, False).result()
+            part = engine_process.submit(run_engine, group).result()
             ours.add(part)
             gemm.measure()
             first, size = number * args.group_size, len(group.tasks)
@@ -195,7 +208,7 @@ def compare(workload: Workload, args: argparse.Namespace, report: Report) -> Out
                 f"turn {number + 1} of {len(groups)}: engine {part.wall_s / size:.2f} s/task, "
                 f"straightforward {other_part.wall_s / count:.2f} s/task, {load()}"
             )
-        gemm.measure()
+            gemm.measure()
     return Outcome(ours, plain, ours_counted, plain_counted, gemm)
 
 
@@ -259,15 +272,15 @@ def main() -> int:
     """Runs one workload; returns 1 when a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=sorted(SHAPES), default="organism")
-    parser.add_argument("--turns", type=int, default=2, help="groups of tasks that are timed")
-    parser.add_argument("--group-size", type=int, help="K, tasks per group")
+    parser.add_argument("--turns", type=int, help="groups of tasks that are timed; by default 3, or 1 with llama30m")
+    parser.add_argument("--group-size", type=int, default=32, help="K, tasks per group; by default the engine's most")
     parser.add_argument("--sample", type=int, default=2, help="tasks per group that the straightforward way runs")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--max-tokens", type=int, help="padded tokens per pass; by default the engine's default")
     parser.add_argument("--stop-at-eos", action="store_true", help="straightforward generation may end early")
     parser.add_argument("--trial", action="store_true", help="do not write the results file")
     args = parser.parse_args()
-    args.group_size = args.group_size or GROUP_SIZE[args.workload]
+    args.turns = args.turns or TURNS[args.workload]
     report = Report(f"fur_speed_{args.workload}", is_kept=not args.trial)
     with tempfile.TemporaryDirectory() as folder:
         workload = make_workload(args.workload, Path(folder) / "model", args.turns * args.group_size)

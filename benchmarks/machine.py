@@ -112,7 +112,7 @@ class GemmRate:
         self.layer, self.square = Stopwatch(), Stopwatch()
         self._layer_flops = self._square_flops = 0
 
-    def measure(self, seconds: float = 1.0) -> None:
+    def measure(self, seconds: float = 2.0) -> None:
         """Runs for about this long; call it between other measurements, so that both see the same machine."""
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:

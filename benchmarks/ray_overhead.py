@@ -20,6 +20,8 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# Ray gives its workers a lower priority than this process has; beside other work that would compare priorities.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 import psutil
 from machine import Report, load

@@ -216,6 +216,8 @@ def _shipped_organism(num_tasks: int, seed: int) -> Workload | None:
     tasks = [_with_prompt(item.task, prompts[item.record.problem.problem_id]) for item in planned]
     chosen = _by_length([tasks[i % len(tasks)] for i in range(num_tasks)])
     note = f"shipped organism, {study.facts.num_params / 1e6:.1f}M parameters"
+    if num_tasks > len(tasks):
+        note += f"; its {len(tasks)} tasks repeat"
     return Workload("organism", note, folder, chosen, held_out, lr)
 
 
