@@ -285,7 +285,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
     monkeypatch.setattr(parts, "_write_parquet", write)
 
 
-@pytest.mark.parametrize("table", ["runs", "problems", "cots", "unlearning"])
+@pytest.mark.parametrize("table", ["runs", "unlearning"])
 def test_disk_full_while_measuring(
     command: Command, plain: dict[str, Any], clean: SweepResult, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
@@ -354,6 +354,7 @@ def test_mlflow_server_down(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60)
 def test_ray_that_is_not_there(command: Command, plain: dict[str, Any], closed_port: int) -> None:
     address = f"127.0.0.1:{closed_port}"
     found = command(plain, f"pool.address={address}", pool="ray").refused()
@@ -364,6 +365,7 @@ def test_ray_that_is_not_there(command: Command, plain: dict[str, Any], closed_p
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60)
 def test_port_of_another_server(command: Command, plain: dict[str, Any]) -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -65,7 +65,7 @@ def test_group_size_changes_no_row(sweep: Sweep, usual: SweepResult, size: int) 
     same_tables(grouped, usual)
 
 
-@pytest.mark.parametrize("max_tokens", [1, 300, 100_000])
+@pytest.mark.parametrize("max_tokens", [1, 300])
 def test_padding_changes_no_row(sweep: Sweep, usual: SweepResult, max_tokens: int) -> None:
     same_tables(sweep(engine={"max_tokens": max_tokens}), usual)
 

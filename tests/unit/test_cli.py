@@ -61,6 +61,7 @@ def test_export_writes_every_table(finished: Path, tmp_path: Path, format_: str)
     assert set(read(paths["unlearning"])["key"]) == {row["key"] for row in expected}
 
 
+@pytest.mark.slow
 def test_track_in_a_file(finished: Path, tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     first, second = (invoke("track", finished, "--uri", uri, "--experiment", "mine") for _ in range(2))

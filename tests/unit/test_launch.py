@@ -163,6 +163,7 @@ def job(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_job_in_a_process_of_its_own_refuses_bad_settings(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("nmae: x", encoding="utf-8")
     ended = job("--config", str(tmp_path / "job.yaml"))
