@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from fairwitness.fleet.placement import ClusterView, Growth, NodeType
 _log = logging.getLogger(__name__)
 _BOOTSTRAP_CONFIG = Path("~/ray_bootstrap_config.yaml")
 _STATUS_KEY = "__autoscaling_status"
+_PROBE_S = 10.0
+_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+_HTTP2_SETTINGS = 4
 
 
 @dataclass(frozen=True)
@@ -60,15 +64,34 @@ def connect(address: str | None, *, log_to_driver: bool) -> Connection:
         raise ResourceError(f"Ray address {address!r} cannot be used; {_hint(address)}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
+        _probe(address)
         ray.init(
             address=address,
             log_to_driver=log_to_driver,
             logging_level=logging.WARNING,
             runtime_env=code_path.job_runtime_env(os.environ) or None,
         )
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise ResourceError(f"no Ray cluster at {address!r}: {_first_line(error)}; {_hint(address)}") from error
     return Connection(False, True, code_path.actor_runtime_env(os.environ.get("PYTHONPATH")))
+
+
+def _probe(address: str) -> None:
+    """Makes sure that a server of Ray's kind answers at host:port; `ray.init` would try for a quarter of an hour.
+
+    Ray speaks gRPC, so the server must answer the greeting of HTTP/2 with its settings. With TLS nothing is checked.
+
+    Raises:
+        OSError: Nobody answers, or it is another server.
+    """
+    host, sign, port = address.rpartition(":")
+    if not sign or not port.isdecimal() or os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+        return
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=_PROBE_S) as stream:
+        stream.sendall(_HTTP2_HELLO)
+        frame = stream.recv(9)
+    if len(frame) < 4 or frame[3] != _HTTP2_SETTINGS:
+        raise ConnectionError("another server has this port")
 
 
 def start_local(*, num_cpus: int | None = None, num_gpus: int | None = None, log_to_driver: bool = False) -> Connection:
