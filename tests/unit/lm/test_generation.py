@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.helpers.tiny_models import TINY_TYPES
 
 from fairwitness.lm.generation import Generation, completion_end, generate_greedy
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import decode, encode
+from tests.helpers.tiny_models import TINY_TYPES
 
 NEW_TOKENS = 24
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers.tiny_gguf import save_tiny_gguf
 
 from fairwitness.errors import ModelError
 from fairwitness.lm import gguf
@@ -16,6 +15,7 @@ from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.model import LanguageModel, load
 from fairwitness.lm.tokens import PromptEncoder, decode, encode
 from fairwitness.problems.problem import Problem
+from tests.helpers.tiny_gguf import save_tiny_gguf
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,13 @@ import pytest
 import torch
 from huggingface_hub.errors import HTTPError, RepositoryNotFoundError
 from safetensors import safe_open
+from transformers import AutoModelForCausalLM
+
+from fairwitness.config import validate
+from fairwitness.errors import ConfigError, ModelError
+from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.inspect import inspect_model
+from fairwitness.lm.model import load
 from tests.helpers.tiny_configs import CONTEXT, NUM_LAYERS
 from tests.helpers.tiny_models import save_tiny
 from tests.helpers.tiny_tokenizers import (
@@ -20,13 +27,6 @@ from tests.helpers.tiny_tokenizers import (
     metaspace_tokenizer,
     splitting_tokenizer,
 )
-from transformers import AutoModelForCausalLM
-
-from fairwitness.config import validate
-from fairwitness.errors import ConfigError, ModelError
-from fairwitness.lm.config import ModelConfig
-from fairwitness.lm.inspect import inspect_model
-from fairwitness.lm.model import load
 
 Folders = Callable[[str], Path]
 

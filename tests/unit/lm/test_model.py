@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.helpers.tiny_models import TINY_TYPES, save_tiny
 from transformers import AutoModelForCausalLM
 
 from fairwitness.errors import ModelError
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.model import LanguageModel, load
 from fairwitness.lm.snapshot import checksum
+from tests.helpers.tiny_models import TINY_TYPES, save_tiny
 
 Folders = Callable[[str], Path]
 

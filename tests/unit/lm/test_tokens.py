@@ -5,12 +5,6 @@ from __future__ import annotations
 from string import ascii_uppercase
 
 import pytest
-from tests.helpers.tiny_tokenizers import (
-    byte_level_tokenizer,
-    merging_tokenizer,
-    metaspace_tokenizer,
-    splitting_tokenizer,
-)
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
@@ -18,6 +12,12 @@ from fairwitness.errors import ModelError
 from fairwitness.lm.tokens import PromptEncoder, bos_ids, decode, encode, encode_continuation
 from fairwitness.problems.problem import Problem
 from fairwitness.text import prompts
+from tests.helpers.tiny_tokenizers import (
+    byte_level_tokenizer,
+    merging_tokenizer,
+    metaspace_tokenizer,
+    splitting_tokenizer,
+)
 
 PROBLEM = Problem("p1", "Where does the red fox sleep?", ("in a den", "in a nest", "in a tree"), "A", "foxes")
 TOKENIZERS = {
