@@ -105,10 +105,14 @@ class Labels:
             (0, 19, "middle"),
             (9, -8, "start"),
             (9, 17, "start"),
+            (-9, 17, "end"),
+            (-9, -8, "end"),
+            (-9, 31, "end"),
+            (-9, 45, "end"),
         ]
         options = [(x + dx, y + dy, anchor) for dx, dy, anchor in places]
         boxes = [self._box(option, width, size) for option in options]
-        chosen = next((i for i, box in enumerate(boxes) if self._is_free(box)), 2)
+        chosen = next((i for i, box in enumerate(boxes) if self._is_free(box)), 1)
         self._boxes.append(boxes[chosen])
         lx, ly, anchor = options[chosen]
         label = text(lx, ly, content, size=size, anchor=anchor, fill=fill, bold=bold)
