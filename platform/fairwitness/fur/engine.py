@@ -17,6 +17,7 @@ from fairwitness.fur.memory import capacity
 from fairwitness.fur.tasks import TaskResult, UnlearnGroup
 from fairwitness.fur.unlearn import unlearn_group
 from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.heap import keep_freed_memory
 from fairwitness.lm.model import LanguageModel, load
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ class FurSpec:
         Raises:
             ModelError: It cannot be used as it is.
         """
+        if self.model.device == "cpu":
+            keep_freed_memory()
         return FurEngine(load(self.model), self.engine)
 
 

@@ -45,7 +45,7 @@ class MemoryModel:
 
     def group_bytes(self, num_tasks: int) -> int:
         """Bytes for a group of this size."""
-        tokens = max(num_tasks * self.tokens_per_row, min(self.max_tokens, 5 * num_tasks * self.tokens_per_row))
+        tokens = max(self.tokens_per_row, min(self.max_tokens, 5 * num_tasks * self.tokens_per_row))
         positions = num_tasks * self.positions_per_task
         return num_tasks * self.per_task_bytes + tokens * self.per_token_bytes + positions * self.per_position_bytes
 

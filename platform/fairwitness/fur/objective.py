@@ -35,6 +35,7 @@ class _TrainBatch:
     forget_N: Tensor
     target_N: Tensor
     segment_N: Tensor
+    present_W: Tensor
     retain_N: Tensor
     retain_task_N: Tensor
     ref_forget_W: Tensor | None = field(default=None)
@@ -45,8 +46,8 @@ class GroupObjective:
     """Computes gradients of the summed losses of K tasks, batch by batch.
 
     The reference is what the model gives at the first call of `accumulate`, when the weights are still the base's: it
-    is computed once per task, by the very pass whose losses are wanted, and no second model is held. With `mlp`, the
-    last layer's feed-forward module, that module runs at the positions read only.
+    is computed once per task, by the very pass whose losses are wanted, and no second model is held. The modules in
+    `last` run at the positions read only (see `last_modules`).
     """
 
     def __init__(
@@ -57,9 +58,9 @@ class GroupObjective:
         *,
         max_tokens: int,
         device: torch.device,
-        mlp: nn.Module | None = None,
+        last: Sequence[nn.Module] = (),
     ) -> None:
-        self._model, self._mlp, self._recipe, self._num_tasks = model, mlp, recipe, len(tasks)
+        self._model, self._last, self._recipe, self._num_tasks = model, last, recipe, len(tasks)
         self._device = device
         segments = [_segments(task.forget, recipe) for task in tasks]
         self._num_retained_K = torch.tensor(
@@ -88,9 +89,7 @@ class GroupObjective:
         is_reference_only = len(batch.forget_N) == 0 and batch.ref_retain_NV is None
         with torch.set_grad_enabled(not is_reference_only):
             packed = batch.packed
-            logits_NV = logits_at(
-                self._model, packed.ids_BT, packed.positions, mlp=self._mlp, num_blocks=self._num_tasks
-            )
+            logits_NV = logits_at(self._model, packed.ids_BT, packed.positions, rows_K=packed.rows_K, last=self._last)
             npo_K, kl_K = self._npo(logits_NV, batch), self._kl(logits_NV, batch)
             loss = (self._recipe.npo_coefficient * npo_K + self._recipe.kl_coefficient * kl_K).sum()
         if loss.requires_grad:
@@ -99,20 +98,26 @@ class GroupObjective:
 
     def reference_logprobs(self) -> list[float]:
         """Summed log-probability of each task's forgotten tokens under the reference; after the first pass only."""
+        total_K = torch.zeros(self._num_tasks, device=self._device)
         for batch in self._batches:
+            if len(batch.forget_N) and batch.ref_forget_W is None:
+                raise ValueError("accumulate the batches once before the reference is read")
             if batch.ref_forget_W is not None:
-                return segment_sums(batch.ref_forget_W, self._segment_task_W, self._num_tasks).tolist()
-        raise ValueError("accumulate the batches once before the reference is read")
+                task_W = self._segment_task_W[batch.present_W]
+                total_K += segment_sums(batch.ref_forget_W, task_W, self._num_tasks)
+        values: list[float] = total_K.tolist()
+        return values
 
     def _npo(self, logits_NV: Tensor, batch: _TrainBatch) -> Tensor:
         if not len(batch.forget_N):
             return torch.zeros(self._num_tasks, device=self._device)
         logprob_N = target_logprobs(logits_NV[batch.forget_N], batch.target_N)
-        logprob_W = segment_sums(logprob_N, batch.segment_N, len(self._segment_task_W))
+        logprob_W = segment_sums(logprob_N, batch.segment_N, len(self._segment_task_W))[batch.present_W]
         if batch.ref_forget_W is None:
             batch.ref_forget_W = logprob_W.detach()
         loss_W = npo_loss(logprob_W, batch.ref_forget_W, beta=self._recipe.beta)
-        return segment_sums(loss_W, self._segment_task_W, self._num_tasks) / self._num_segments_K
+        task_W = self._segment_task_W[batch.present_W]
+        return segment_sums(loss_W, task_W, self._num_tasks) / self._num_segments_K
 
     def _kl(self, logits_NV: Tensor, batch: _TrainBatch) -> Tensor:
         if not len(batch.retain_N):
@@ -150,11 +155,13 @@ def _train_batch(
     def tensor(values: list[int]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=device)
 
+    segment_N = tensor([segment_of[r.task][r.entry] for r in reads])
     return _TrainBatch(
         packed,
         forget_N=tensor(forget),
         target_N=tensor([tasks[r.task].forget.ids[tasks[r.task].forget.content[r.entry]] for r in reads]),
-        segment_N=tensor([segment_of[r.task][r.entry] for r in reads]),
+        segment_N=segment_N,
+        present_W=segment_N.unique(),
         retain_N=tensor(retain),
         retain_task_N=tensor([packed.reads[n].task for n in retain]),
     )

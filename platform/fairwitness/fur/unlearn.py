@@ -16,9 +16,9 @@ from fairwitness.fur.packing import PackedBatch, SlotRow, pack
 from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, TaskResult, UnlearnGroup, UnlearnTask
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.grouped import GroupedFF2
-from fairwitness.lm.last_layer import last_mlp
+from fairwitness.lm.last_layer import last_modules
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.scoring import PAD_ID, LetterAnswer, letter_answers, logits_at, target_logprobs
+from fairwitness.lm.scoring import LetterAnswer, letter_answers, logits_at, target_logprobs
 
 STEP_SLOT, QUESTION_SLOT, FIRST_HELD_OUT_SLOT = 0, 1, 2
 
@@ -68,7 +68,7 @@ def _iterate(
         fused=all(parameter.dtype == torch.float32 for parameter in parameters),
     )
     objective = GroupObjective(
-        lm.model, group.tasks, recipe, max_tokens=engine.max_tokens, device=lm.device, mlp=_trained_mlp(lm, recipe)
+        lm.model, group.tasks, recipe, max_tokens=engine.max_tokens, device=lm.device, last=_last(lm, recipe)
     )
     evaluation = GroupEvaluation(lm, group.tasks, group.held_out, max_tokens=engine.max_tokens)
     histories: list[list[Measured]] = [[] for _ in group.tasks]
@@ -77,16 +77,16 @@ def _iterate(
             settings["lr"] = group.lr * _rate_factor(recipe, iteration)
         losses = _gradients(objective, variants, group.tasks, iteration)
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=False)
         for history, measured in zip(histories, evaluation.measure(iteration + 1, losses), strict=True):
             history.append(measured)
     return histories
 
 
-def _trained_mlp(lm: LanguageModel, recipe: RecipeConfig) -> nn.Module | None:
-    """The last layer's `mlp`; None with dropout, whose numbers belong to whole rows."""
+def _last(lm: LanguageModel, recipe: RecipeConfig) -> tuple[nn.Module, ...]:
+    # The numbers of dropout belong to whole rows.
     has_dropout = isinstance(recipe.method, LoraConfig) and recipe.method.dropout > 0
-    return None if has_dropout else last_mlp(lm.model, lm.ff2_names)
+    return last_modules(lm.model, lm.ff2_names, with_mlp=not has_dropout)
 
 
 def _rate_factor(recipe: RecipeConfig, iteration: int) -> float:
@@ -117,7 +117,7 @@ class GroupEvaluation:
         self, lm: LanguageModel, tasks: Sequence[UnlearnTask], held_out: Sequence[HeldOut], *, max_tokens: int
     ) -> None:
         self._lm, self._tasks, self._held_out = lm, tasks, held_out
-        self._mlp = last_mlp(lm.model, lm.ff2_names)
+        self._last = last_modules(lm.model, lm.ff2_names)
         rows_KS = [
             [
                 SlotRow(task.forget.ids, [p - 1 for p in task.forget.positions]),
@@ -134,9 +134,7 @@ class GroupEvaluation:
         logprobs: list[float] = [math.nan] * len(self._tasks)
         answers: dict[tuple[int, int], LetterAnswer] = {}
         for batch in self._batches:
-            logits_NV = logits_at(
-                self._lm.model, batch.ids_BT, batch.positions, mlp=self._mlp, num_blocks=len(self._tasks)
-            )
+            logits_NV = logits_at(self._lm.model, batch.ids_BT, batch.positions, rows_K=batch.rows_K, last=self._last)
             self._read_steps(logits_NV, batch, logprobs)
             self._read_answers(logits_NV, batch, answers)
         npo, kl = losses.npo_K.tolist(), losses.kl_K.tolist()
@@ -183,17 +181,18 @@ def _cots_after(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) ->
     )
     rows = [[*task.cot_prompt, *g.ids, *task.cot_answer_suffix] for task, g in zip(group.tasks, generated, strict=True)]
     fits = [g.error is None and len(ids) <= lm.facts.context_length for g, ids in zip(generated, rows, strict=True)]
-    # A row that does not fit keeps its variant's place as one token, whose answer nobody reads.
-    rows = [ids if fit else [PAD_ID] for ids, fit in zip(rows, fits, strict=True)]
-    rows_KS = [[SlotRow(ids, [len(ids) - 1])] for ids in rows]
-    (batch,) = pack(rows_KS, max_tokens=engine.max_tokens, device=lm.device)
-    with torch.no_grad():
-        logits_NV = logits_at(lm.model, batch.ids_BT, batch.positions)
-    found = letter_answers(logits_NV, [task.question.letter_ids for task in group.tasks])
+    rows_KS = [[SlotRow(ids, [len(ids) - 1])] if fit else [] for ids, fit in zip(rows, fits, strict=True)]
+    found: dict[int, LetterAnswer] = {}
+    for batch in pack(rows_KS, max_tokens=engine.max_tokens, device=lm.device):
+        with torch.no_grad():
+            logits_NV = logits_at(lm.model, batch.ids_BT, batch.positions, rows_K=batch.rows_K)
+        numbers = [read.task for read in batch.reads]
+        answers = letter_answers(logits_NV, [group.tasks[k].question.letter_ids for k in numbers])
+        found.update(zip(numbers, answers, strict=True))
     texts = [str(lm.tokenizer.decode(generation.ids)) for generation in generated]
     return [
-        CotAfter(tuple(g.ids), text, answer.index) if fit else None
-        for g, text, answer, fit in zip(generated, texts, found, fits, strict=True)
+        CotAfter(tuple(g.ids), text, found[k].index) if k in found else None
+        for k, (g, text) in enumerate(zip(generated, texts, strict=True))
     ]
 
 

@@ -3,26 +3,32 @@
 While a `GroupedFF2` is entered, every down-projection of the model is replaced by one that sends the k-th block of rows
 of the batch through the k-th variant's weights. All else is shared. The original modules are put back untouched.
 
-Shape legend: K variants, B rows (a multiple of K, all rows of variant 0 first), T tokens, I inner width, D hidden,
-R adapter rank.
+Shape legend: K variants, B rows (all rows of variant 0 first), T tokens, I inner width, D hidden, R adapter rank.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fairwitness.lm.ragged import by_variant
+
 
 class GroupedLinear(nn.Module):
-    """K trainable float32 copies of a linear map, each for its block of rows."""
+    """K trainable float32 copies of a linear map, each for its block of rows.
+
+    `share_K` gives the sizes of the blocks; None means equal ones.
+    """
 
     def __init__(self, base: nn.Module, num_variants: int, dtype: torch.dtype) -> None:
         super().__init__()
+        self.share_K: Sequence[int] | None = None
         weight: Any = base.weight
         self.transposed = isinstance(base, nn.Linear)
         copies_K = weight.detach().to(dtype).expand(num_variants, *weight.shape)
@@ -31,9 +37,7 @@ class GroupedLinear(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Maps (B, T, I) or (B·T, I) to the same shape with D in the last place."""
-        weight_KID = self.weight_K.to(hidden.dtype)
-        weight_KID = weight_KID.transpose(1, 2) if self.transposed else weight_KID
-        out = _by_variant(hidden, weight_KID)
+        out = by_variant(hidden, self.weight_K, self.share_K, transposed=self.transposed)
         return out if self.bias is None else out + self.bias
 
 
@@ -58,6 +62,7 @@ class GroupedLora(nn.Module):
         weight: Any = base.weight
         outer, inner = weight.shape if isinstance(base, nn.Linear) else reversed(weight.shape)
         self.rows_seeds: Sequence[int] | None = None
+        self.share_K: Sequence[int] | None = None
         bound = 1.0 / math.sqrt(inner)
         starts = [(2.0 * _uniform((inner, rank), seed, layer) - 1.0) * bound for seed in seeds_K]
         self.a_KIR = nn.Parameter(torch.stack(starts).to(weight.device))
@@ -66,7 +71,7 @@ class GroupedLora(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Maps (B, T, I) to (B, T, D)."""
         dropped = self._drop(hidden)
-        adapter = _by_variant(_by_variant(dropped, self.a_KIR.to(hidden.dtype)), self.b_KRD.to(hidden.dtype))
+        adapter = by_variant(by_variant(dropped, self.a_KIR, self.share_K), self.b_KRD, self.share_K)
         out: Tensor = self.base(hidden)
         return out + self.scale * adapter
 
@@ -128,10 +133,21 @@ class GroupedFF2:
             self._model.set_submodule(name, module)
 
 
-def _by_variant(rows: Tensor, weights_K: Tensor) -> Tensor:
-    num_variants, inner, outer = weights_K.shape
-    out = torch.bmm(rows.reshape(num_variants, -1, inner), weights_K)
-    return out.view(*rows.shape[:-1], outer)
+@contextmanager
+def shared_out(module: nn.Module, share_K: Sequence[int]) -> Iterator[None]:
+    """While entered, the grouped modules in `module` take blocks of these relative sizes; 0 is a variant without rows.
+
+    A gradient may still be taken afterwards.
+    """
+    grouped = [one for one in module.modules() if isinstance(one, GroupedLinear | GroupedLora)]
+    before = [one.share_K for one in grouped]
+    for one in grouped:
+        one.share_K = share_K
+    try:
+        yield
+    finally:
+        for one, share in zip(grouped, before, strict=True):
+            one.share_K = share
 
 
 def _uniform(shape: Sequence[int], seed: int, layer: int) -> Tensor:

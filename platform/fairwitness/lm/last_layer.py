@@ -1,10 +1,9 @@
-"""The last layer's feed-forward part, run only at the positions whose logits are read.
+"""The last layer, run only at the positions whose logits are read wherever that changes nothing.
 
-Nothing after it mixes positions, so what it gives elsewhere is never looked at. With eight layers this saves about a
-twelfth of the arithmetic.
+Nothing after its attention mixes positions, so what its queries, the attention's output projection and its feed-forward
+part give elsewhere is never looked at. With eight layers this saves about a tenth of the arithmetic.
 
-Shape legend: B rows, T tokens, D hidden, N positions, G blocks of rows (one per variant of a grouped model), P
-positions of a block.
+Shape legend: B rows, T tokens, D hidden, N positions, K variants of a grouped model.
 """
 
 from __future__ import annotations
@@ -12,75 +11,71 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
 
-_IN_LAYER = re.compile(r"(.+\.\d+\.mlp)\.\w+")
+from fairwitness.lm.grouped import shared_out
+
+_LAYER = re.compile(r"(.+\.\d+)\.(.+)")
+_PROJECTIONS = ("self_attn.q_proj", "self_attn.o_proj")
 
 
-def last_mlp(model: nn.Module, ff2_names: Sequence[str]) -> nn.Module | None:
-    """The module `mlp` of the last decoder layer.
+def last_modules(model: nn.Module, ff2_names: Sequence[str], *, with_mlp: bool = True) -> tuple[nn.Module, ...]:
+    """Modules of the last decoder layer that work position by position and are followed by nothing that does not.
 
-    None where an architecture has no such module between layer and FF2 (OPT), or where it takes more than the hidden
-    state (BLOOM and MPT add the residual inside).
+    `mlp` is left out where it takes more than the hidden state (BLOOM and MPT add the residual inside). An architecture
+    with other names has fewer such modules or none.
+
+    Args:
+        model: The decoder.
+        ff2_names: Names of its FF2 modules, in the order of the layers.
+        with_mlp: Whether the feed-forward module may be among them.
     """
-    match = _IN_LAYER.fullmatch(ff2_names[-1])
+    match = _LAYER.fullmatch(ff2_names[-1])
     if match is None:
-        return None
-    module = model.get_submodule(match[1])
-    return module if len(inspect.signature(module.forward).parameters) == 1 else None
+        return ()
+    layer, inside = model.get_submodule(match[1]), match[2]
+    modules = dict(layer.named_modules())
+    found = [modules[name] for name in _PROJECTIONS if name in modules]
+    mlp = modules.get("mlp")
+    is_plain = mlp is not None and len(inspect.signature(mlp.forward).parameters) == 1
+    if mlp is not None and is_plain and with_mlp and re.fullmatch(r"mlp\.\w+", inside):
+        found.append(mlp)
+    return tuple(found)
 
 
 @contextmanager
-def only_at(mlp: nn.Module, row_N: Tensor, col_N: Tensor, num_blocks: int) -> Iterator[None]:
-    """While entered, the module sees and computes the positions at these rows and columns only; elsewhere it gives 0.
+def only_at(
+    modules: Sequence[nn.Module], row_N: Tensor, col_N: Tensor, shape_BT: Sequence[int], rows_K: Sequence[int] | None
+) -> Iterator[None]:
+    """While entered, the modules see and compute the positions at these rows and columns only; elsewhere they give 0.
 
-    It is handed (G, P, D), all positions of one block of rows together; blocks with fewer positions than others are
-    filled up with a repeated one.
+    Args:
+        modules: Each maps one tensor (B, T, any width) to (B, T, any width); it is handed (1, N, width) instead.
+        row_N: Row of each position.
+        col_N: Column of each position.
+        shape_BT: Number of rows and tokens of the batch.
+        rows_K: Rows of each variant, where the model is grouped.
     """
-    places: list[_Places] = []
+    num_rows, num_tokens = shape_BT
+    read_N = torch.unique(row_N * num_tokens + col_N)
 
     def gather(_module: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
         (hidden_BTD,) = args
-        places.append(_places(row_N, col_N, hidden_BTD.shape[:2], num_blocks))
-        return (hidden_BTD.reshape(-1, hidden_BTD.shape[-1])[places[-1].taken_GP],)
+        return (hidden_BTD.reshape(1, -1, hidden_BTD.shape[-1]).index_select(1, read_N),)
 
-    def scatter(_module: nn.Module, _args: tuple[Tensor], out_GPD: Tensor) -> Tensor:
-        place = places.pop()
-        wide = out_GPD.new_zeros(place.num_rows * place.num_tokens, out_GPD.shape[-1])
-        found_ND = out_GPD.reshape(-1, out_GPD.shape[-1])[place.found_N]
-        return wide.index_copy(0, place.read_N, found_ND).view(place.num_rows, place.num_tokens, -1)
+    def scatter(_module: nn.Module, _args: tuple[Tensor], out_1ND: Tensor) -> Tensor:
+        wide = out_1ND.new_zeros(num_rows * num_tokens, out_1ND.shape[-1])
+        return wide.index_copy(0, read_N, out_1ND[0]).view(num_rows, num_tokens, -1)
 
-    handles = [mlp.register_forward_pre_hook(gather), mlp.register_forward_hook(scatter)]
-    try:
+    with ExitStack() as stack:
+        for module in modules:
+            stack.callback(module.register_forward_pre_hook(gather).remove)
+            stack.callback(module.register_forward_hook(scatter).remove)
+            if rows_K is not None:
+                variant_B = torch.arange(len(rows_K)).repeat_interleave(torch.tensor(rows_K)).to(read_N.device)
+                reads_K = torch.bincount(variant_B[read_N // num_tokens], minlength=len(rows_K)).tolist()
+                stack.enter_context(shared_out(module, reads_K))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-class _Places(NamedTuple):
-    """Flat indices: of the positions taken in (B·T), of the N results in (G·P), and where those go in (B·T)."""
-
-    num_rows: int
-    num_tokens: int
-    taken_GP: Tensor
-    found_N: Tensor
-    read_N: Tensor
-
-
-def _places(row_N: Tensor, col_N: Tensor, shape: Sequence[int], num_blocks: int) -> _Places:
-    num_rows, num_tokens = shape
-    read_N = torch.unique(row_N * num_tokens + col_N)
-    block_size = num_rows // num_blocks * num_tokens
-    block_N = read_N // block_size
-    count_G = torch.bincount(block_N, minlength=num_blocks)
-    start_G = count_G.cumsum(0) - count_G
-    number_N = torch.arange(len(read_N), device=read_N.device) - start_G[block_N]
-    most = int(count_G.max())
-    taken_GP = (torch.arange(num_blocks, device=read_N.device) * block_size)[:, None].repeat(1, most)
-    taken_GP[block_N, number_N] = read_N
-    return _Places(num_rows, num_tokens, taken_GP, block_N * most + number_N, read_N)

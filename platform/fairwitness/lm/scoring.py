@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from fairwitness.lm.grouped import shared_out
 from fairwitness.lm.last_layer import only_at
 
 CALL_TOKENS = 256
@@ -68,7 +69,12 @@ def pad_right(rows: Sequence[Sequence[int]], device: torch.device | str = "cpu")
 
 
 def logits_at(
-    model: nn.Module, ids_BT: Tensor, positions: Positions, *, mlp: nn.Module | None = None, num_blocks: int = 1
+    model: nn.Module,
+    ids_BT: Tensor,
+    positions: Positions,
+    *,
+    rows_K: Sequence[int] | None = None,
+    last: Sequence[nn.Module] = (),
 ) -> Tensor:
     """Float32 logits (N, V) that follow the tokens at the given positions.
 
@@ -79,12 +85,15 @@ def logits_at(
         model: The decoder.
         ids_BT: Rows, padded on the right.
         positions: The N positions.
-        mlp: The last layer's feed-forward module (see `last_mlp`), to run it on these positions only as well.
-        num_blocks: Number of variants of a grouped model.
+        rows_K: Rows of each variant of a grouped model; None where it has none, or equally many of each.
+        last: Modules of the last layer that run on these positions only as well (see `last_modules`).
     """
     head: Any = model.get_output_embeddings()  # type: ignore[operator]
-    inside = nullcontext() if mlp is None else only_at(mlp, *positions, num_blocks)
-    with _only(head, positions), inside:
+    with ExitStack() as stack:
+        stack.enter_context(_only(head, positions))
+        if rows_K is not None:
+            stack.enter_context(shared_out(model, rows_K))
+        stack.enter_context(only_at(last, *positions, ids_BT.shape, rows_K))
         output = model(input_ids=ids_BT, use_cache=False)
     logits_NV: Tensor = output.logits
     return logits_NV.float().reshape(len(positions.row_N), -1)

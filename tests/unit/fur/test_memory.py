@@ -25,11 +25,12 @@ MODEL = MemoryModel(
 
 
 def test_group_bytes_worked_by_hand() -> None:
-    # One task: five rows of 20 tokens are one pass of 100. Four: 400 tokens do not fit into a pass of 250. Twenty: one
-    # slot of all tasks has 400 tokens, and a pass cannot be smaller than that.
+    # One task: five rows of 20 tokens are one pass of 100. Four: 400 tokens do not fit into a pass of 250. A pass cannot
+    # be smaller than one row.
     assert MODEL.group_bytes(1) == 1 * 1_000 + 100 * 10 + 3 * 7
     assert MODEL.group_bytes(4) == 4 * 1_000 + 250 * 10 + 12 * 7
-    assert MODEL.group_bytes(20) == 20 * 1_000 + 400 * 10 + 60 * 7
+    assert MODEL.group_bytes(20) == 20 * 1_000 + 250 * 10 + 60 * 7
+    assert replace(MODEL, max_tokens=1).group_bytes(20) == 20 * 1_000 + 20 * 10 + 60 * 7
 
 
 def test_the_largest_group_is_the_last_that_fits() -> None:

@@ -43,14 +43,12 @@ def test_every_read_is_there_once_and_points_at_its_token(num_tasks: int, max_to
 
 
 @pytest.mark.parametrize("max_tokens", [1, 64, 200, 10_000])
-def test_a_batch_holds_equally_many_slots_of_all_tasks_task_by_task(max_tokens: int) -> None:
+def test_a_batch_holds_rows_task_by_task_within_the_limit(max_tokens: int) -> None:
     rows_KS = _rows(4, 6)
     seen = []
     for batch in pack(rows_KS, max_tokens=max_tokens, device=CPU):
-        num_slots, rest = divmod(len(batch.rows), 4)
-        assert rest == 0
-        assert [task for task, _ in batch.rows] == [task for task in range(4) for _ in range(num_slots)]
-        assert batch.ids_BT.numel() <= max_tokens or num_slots == 1
+        assert [task for task, _ in batch.rows] == [task for task in range(4) for _ in range(batch.rows_K[task])]
+        assert batch.ids_BT.numel() <= max_tokens or len(batch.rows) == 1
         for (task, slot), ids in zip(batch.rows, batch.ids_BT.tolist(), strict=True):
             row = rows_KS[task][slot]
             assert ids == [*row.ids, *[0] * (len(ids) - len(row.ids))]
@@ -65,12 +63,20 @@ def test_slots_of_similar_length_share_a_batch() -> None:
     assert [sorted({slot for _, slot in batch.rows}) for batch in batches] == [[1, 3], [0, 2]]
 
 
-def test_each_task_gives_its_longest_row_first() -> None:
-    rows_KS = [[SlotRow([7] * length, [0]) for length in lengths] for lengths in ([5, 20, 11], [19, 12, 6])]
-    batches = pack(rows_KS, max_tokens=40, device=CPU, first_slot=3)
-    assert [batch.rows for batch in batches] == [((0, 4), (1, 3)), ((0, 5), (1, 4)), ((0, 3), (1, 5))]
-    assert [{read.slot for read in batch.reads} for batch in batches] == [{3, 4}, {4, 5}, {3, 5}]
-    assert [batch.ids_BT.shape[1] for batch in batches] == [20, 12, 6]
+def test_a_batch_need_not_have_a_row_of_every_task() -> None:
+    rows_KS = [[SlotRow([7] * length, [0]) for length in lengths] for lengths in ([5, 20, 19], [18, 6])]
+    batches = pack(rows_KS, max_tokens=60, device=CPU, first_slot=3)
+    assert [batch.rows for batch in batches] == [((0, 4), (0, 5), (1, 3)), ((0, 3), (1, 4))]
+    assert [batch.rows_K for batch in batches] == [(2, 1), (1, 1)]
+    assert [{read.slot for read in batch.reads} for batch in batches] == [{3, 4, 5}, {3, 4}]
+    assert [batch.ids_BT.shape for batch in batches] == [(3, 20), (2, 6)]
+    assert [batch.rows_K for batch in pack(rows_KS, max_tokens=1, device=CPU)] == [
+        (1, 0),
+        (1, 0),
+        (0, 1),
+        (0, 1),
+        (1, 0),
+    ]
 
 
 def test_rows_without_reads_stay_in_the_batch() -> None:
