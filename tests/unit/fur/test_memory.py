@@ -25,8 +25,8 @@ MODEL = MemoryModel(
 
 
 def test_group_bytes_worked_by_hand() -> None:
-    # One task: five rows of 20 tokens are one pass of 100. Four: 400 tokens do not fit into a pass of 250. A pass cannot
-    # be smaller than one row.
+    # One task: five rows of 20 tokens are one pass of 100. Four: 400 tokens do not fit into a pass of 250. A pass
+    # cannot be smaller than one row.
     assert MODEL.group_bytes(1) == 1 * 1_000 + 100 * 10 + 3 * 7
     assert MODEL.group_bytes(4) == 4 * 1_000 + 250 * 10 + 12 * 7
     assert MODEL.group_bytes(20) == 20 * 1_000 + 250 * 10 + 60 * 7
