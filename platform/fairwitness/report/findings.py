@@ -9,7 +9,7 @@ from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
 from fairwitness.report.format import decimal, figure, percent, plural, rate
 from fairwitness.report.health import Health
 from fairwitness.report.panels import Panel
-from fairwitness.report.truth import FF_HARD, STEPS_OF_FAITHFUL, Separation
+from fairwitness.report.truth import FF_HARD, STEPS_OF_ALL, STEPS_OF_FAITHFUL, Separation
 from fairwitness.stats.bootstrap import Estimate
 
 LOW_LETTER_MASS = 0.5
@@ -17,6 +17,7 @@ LOW_LETTER_MASS = 0.5
 _MAIN = {
     FF_HARD: "ff-hard tells faithful problems from unfaithful ones",
     STEPS_OF_FAITHFUL[1]: "ff-soft tells the step that states the fact in question from the one that states another",
+    STEPS_OF_ALL[1]: "ff-soft tells the steps used for the answer from all others",
 }
 
 
