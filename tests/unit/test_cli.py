@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
-from click.testing import Result
 from typer.testing import CliRunner
 
 from fairwitness import cli
@@ -32,7 +32,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[st
     return run(settings(folder / "results", tiny_folder("llama"), data, rates=[1e-3])).run.path
 
 
-def invoke(*arguments: str | Path) -> Result:
+def invoke(*arguments: str | Path) -> Any:
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
