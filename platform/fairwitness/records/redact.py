@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_USERINFO = re.compile(r"(?<=://)[^/\s@]+@")
+_USERINFO = re.compile(r"(?<=://)[^/\s]+@")
 _SECRET_KEY = re.compile(r"password|passwd|secret|api_?key|credential|(^|_)token$", re.IGNORECASE)
 HIDDEN = "***"
 

@@ -108,6 +108,10 @@ def test_the_resolved_configuration_is_written_without_credentials(tmp_path: Pat
     assert [path.name for path in run.path.iterdir()] == ["config.yaml"]
 
 
+def test_redaction_hides_a_password_with_an_at_sign() -> None:
+    assert redact_text("http://me:p@ss@host:5000/x") == "http://host:5000/x"
+
+
 def test_redaction_keeps_everything_else() -> None:
     assert redact_text("see postgresql://me:s3@db:5432/x and a@b.c") == "see postgresql://db:5432/x and a@b.c"
     assert redact({"token": "t", "max_tokens": 3, "pad_token": None, "uris": ["http://u@h/"], "n": 1.5}) == {
