@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from fairwitness.fur.sweep import EXIT_INTERRUPTED, Report, SweepResult, run_swe
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
+from fairwitness.records.redact import redact_text
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.report.build import build_report
@@ -132,12 +134,18 @@ def _closing_lines(result: SweepResult) -> list[str]:
         f"report: {result.report.files[0].resolve()}",
     ]
     if result.tracking_uri:
-        ui = f"mlflow ui --backend-store-uri {result.tracking_uri}"
-        served = result.tracking_uri.startswith("http")
-        lines.append(f"MLflow: {result.tracking_uri}" if served else f"MLflow UI: {Path(sys.executable).parent / ui}")
+        lines.append(_tracking_line(redact_text(result.tracking_uri)))
     if counts["failed"]:
         lines.append("some tasks failed; the report names them, and the same command tries them again")
     return lines
+
+
+def _tracking_line(uri: str) -> str:
+    if uri.startswith("http"):
+        return f"MLflow: {uri}"
+    # Not joined as a path: that would make one slash of the four in the address of a SQLite file.
+    command = [str(Path(sys.executable).parent / "mlflow"), "ui", "--backend-store-uri", uri]
+    return f"MLflow UI: {shlex.join(command)}"
 
 
 def _interrupt(_number: int, _frame: object) -> None:

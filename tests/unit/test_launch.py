@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fairwitness.errors import (
     ResourceError,
     StoreError,
 )
+from fairwitness.fur.sweep import Report, SweepResult
 from fairwitness.organisms.shipped import organism_path
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.commands import Command, process_settings_restored
@@ -76,6 +78,21 @@ def test_other_errors_are_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         launch.ended(fail)
     assert launch.ended(lambda: 7) == 7
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("sqlite:////data/mlflow.db", " ui --backend-store-uri sqlite:////data/mlflow.db"),
+        ("sqlite:////my data/mlflow.db", " ui --backend-store-uri 'sqlite:////my data/mlflow.db'"),
+        ("http://me:s3cret@host:5000", "MLflow: http://host:5000"),
+    ],
+)
+def test_closing_line_shows_where_mlflow_has_the_run(uri: str, shown: str, tmp_path: Path) -> None:
+    reported = Report((tmp_path / "report.html",), ())
+    result = SweepResult(RunDirectory(tmp_path, "demo"), 0, Counter(), reported, uri, 1)
+    line = next(line for line in launch._closing_lines(result) if line.startswith("MLflow"))
+    assert line.endswith(shown)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
