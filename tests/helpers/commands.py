@@ -50,10 +50,12 @@ class Command:
 @contextmanager
 def process_settings_restored() -> Iterator[None]:
     """Takes back what `launch.set_up` does to the process."""
-    logger, handler = logging.getLogger("fairwitness"), signal.getsignal(signal.SIGTERM)
+    logger = logging.getLogger("fairwitness")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     level = logger.level
     try:
         yield
     finally:
         logger.setLevel(level)
-        signal.signal(signal.SIGTERM, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

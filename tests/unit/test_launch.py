@@ -103,6 +103,8 @@ def test_interruption_says_how_to_go_on(number: signal.Signals, capsys: pytest.C
         return 0
 
     with process_settings_restored():
+        # A test run started in the background by a script is born with SIGINT ignored.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         launch.set_up()
         assert launch.ended(interrupted) == 130
     assert "run the same command again" in capsys.readouterr().err
