@@ -42,7 +42,8 @@ def fur_sweep(config_path: Path, overrides: Sequence[str], *, pool: str | None =
         dry: Only say what would be run, and estimate memory and time.
 
     Returns:
-        The exit code: 0 done, 1 some items failed, 2 bad configuration or data, 130 interrupted.
+        The exit code: 0 done, 1 some items failed, 2 bad configuration or data, 3 no rate is feasible for any
+        model and data set, 130 interrupted.
     """
     set_up()
     return ended(lambda: _fur_sweep(config_path, overrides, pool, dry))
@@ -122,7 +123,7 @@ def _fur_sweep(config_path: Path, overrides: Sequence[str], pool: str | None, dr
 
 def _report(run_path: Path) -> Report:
     paths = build_report(run_path)
-    return Report((paths.html, *paths.csv.values(), *paths.plots.values()), paths.findings)
+    return Report((paths.html, *paths.csv.values(), *paths.plots.values()), paths.findings, paths.is_feasible)
 
 
 def _closing_lines(result: SweepResult) -> list[str]:

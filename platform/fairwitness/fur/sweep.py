@@ -35,14 +35,15 @@ log = logging.getLogger(__name__)
 
 JOB = "fur_sweep"
 REPORTED_PACKAGES = ("torch", "transformers", "tokenizers", "ray", "mlflow", "spacy", "numpy")
-EXIT_DONE, EXIT_SOME_FAILED, EXIT_INTERRUPTED = 0, 1, 130
+EXIT_DONE, EXIT_SOME_FAILED, EXIT_INFEASIBLE, EXIT_INTERRUPTED = 0, 1, 3, 130
 
 
 class Report(NamedTuple):
-    """What was reported of a run: the files, the page first, and the findings in sentences."""
+    """What was reported of a run: the files, the page first; the findings in sentences; whether a rate was chosen."""
 
     files: tuple[Path, ...]
     findings: tuple[str, ...]
+    is_feasible: bool = True
 
 
 Reporter = Callable[[Path], Report]
@@ -55,7 +56,7 @@ class SweepResult:
 
     Attributes:
         run: Its directory.
-        exit_code: 0 done, 1 some items failed.
+        exit_code: 0 done, 1 some items failed, 3 no rate is feasible for any model and data set.
         counts: Number of tasks by status, and of refused records.
         report: What was reported.
         tracking_uri: Where MLflow has it; None when tracking is off or failed.
@@ -114,6 +115,9 @@ class _Sweep:
         code = EXIT_SOME_FAILED if counts["failed"] else EXIT_DONE
         self._save("done", exit_code=code)
         reported = report(self.dir.path)
+        if code == EXIT_DONE and not reported.is_feasible:
+            code = EXIT_INFEASIBLE
+            self._save("done", exit_code=code, reason="no rate is feasible; the report names the nearest miss")
         self.tracker.finish("done", [*reported.files, self.dir.config_path], self._metrics())
         uri = self.tracker.uri if self.tracker.is_active else None
         return SweepResult(self.dir, code, counts, reported, uri, self.num_models_loaded)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from fairwitness.errors import StoreError
+from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.problems.problem import Problem
 from fairwitness.report.data import Run, load_run
 from fairwitness.report.findings import Finding, finding
@@ -40,12 +41,14 @@ class ReportPaths:
             carry a ground truth, separation.
         plots: Figures as SVG, by panel.
         findings: What a reader should take away, a line per model and data set.
+        is_feasible: Whether the rule selects a rate for some model and data set.
     """
 
     html: Path
     csv: Mapping[str, Path]
     plots: Mapping[str, Path]
     findings: tuple[str, ...]
+    is_feasible: bool
 
 
 def build_report(run_dir: Path) -> ReportPaths:
@@ -67,7 +70,8 @@ def build_report(run_dir: Path) -> ReportPaths:
     tables = _tables(run, panels, healths, found, problems)
     page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"])
     lines = [_line(finding(p, found[p.slug], h)) for p, h in zip(panels, healths, strict=True)]
-    return _write(run_dir, page, tables, plots, tuple(lines))
+    feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
+    return _write(run_dir, page, tables, plots, tuple(lines), is_feasible=feasible)
 
 
 def _problems(run: Run) -> dict[str, Problem]:
@@ -103,7 +107,13 @@ def _line(found: Finding) -> str:
 
 
 def _write(
-    run_dir: Path, page: str, tables: Mapping[str, pd.DataFrame], plots: Mapping[str, str], findings: tuple[str, ...]
+    run_dir: Path,
+    page: str,
+    tables: Mapping[str, pd.DataFrame],
+    plots: Mapping[str, str],
+    findings: tuple[str, ...],
+    *,
+    is_feasible: bool,
 ) -> ReportPaths:
     try:
         for folder in ("csv", "plots"):
@@ -113,6 +123,7 @@ def _write(
             csv={name: run_dir / "csv" / f"{name}.csv" for name in tables},
             plots={name: run_dir / "plots" / f"{name}.svg" for name in plots},
             findings=findings,
+            is_feasible=is_feasible,
         )
         for name, table in tables.items():
             _replace(paths.csv[name], table.to_csv(index=False, lineterminator="\n"))
