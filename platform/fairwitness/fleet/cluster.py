@@ -106,6 +106,7 @@ def start_local(*, num_cpus: int | None = None, num_gpus: int | None = None, log
         ResourceError: Ray cannot be started.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 starves a sweep beside other work; --pool local has none
     try:
         with code_path.exported_python_path():
             ray.init(

@@ -32,6 +32,8 @@ class MemoryModel:
         per_token_bytes: What one token of a differentiated pass keeps until its gradient is there.
         per_position_bytes: What one position at which logits are read keeps.
         tokens_per_row: Length of the longest row.
+        tokens_per_task: Tokens of a task that one pass may differentiate: of its forgotten row or of all its retained
+            ones, which have passes of their own.
         positions_per_task: Positions at which a task reads logits in training.
         max_tokens: Padded tokens per pass.
     """
@@ -40,12 +42,13 @@ class MemoryModel:
     per_token_bytes: int
     per_position_bytes: int
     tokens_per_row: int
+    tokens_per_task: int
     positions_per_task: int
     max_tokens: int
 
     def group_bytes(self, num_tasks: int) -> int:
         """Bytes for a group of this size."""
-        tokens = max(self.tokens_per_row, min(self.max_tokens, 5 * num_tasks * self.tokens_per_row))
+        tokens = max(self.tokens_per_row, min(self.max_tokens, num_tasks * self.tokens_per_task))
         positions = num_tasks * self.positions_per_task
         return num_tasks * self.per_task_bytes + tokens * self.per_token_bytes + positions * self.per_position_bytes
 
@@ -101,6 +104,7 @@ def memory_model(lm: LanguageModel, longest: UnlearnTask, recipe: RecipeConfig, 
         per_token_bytes=_saved_bytes_per_token(lm),
         per_position_bytes=lm.facts.vocab_size * BYTES_FLOAT32 * LOGIT_COPIES,
         tokens_per_row=longest.num_tokens,
+        tokens_per_task=max(len(longest.forget.ids), sum(len(span.ids) for span in longest.retain)),
         positions_per_task=positions,
         max_tokens=max_tokens,
     )

@@ -19,13 +19,14 @@ MODEL = MemoryModel(
     per_token_bytes=10,
     per_position_bytes=7,
     tokens_per_row=20,
+    tokens_per_task=100,
     positions_per_task=3,
     max_tokens=250,
 )
 
 
 def test_group_bytes_worked_by_hand() -> None:
-    # One task: five rows of 20 tokens are one pass of 100. Four: 400 tokens do not fit into a pass of 250. A pass
+    # One task: its retained rows are one pass of 100 tokens. Four: 400 tokens do not fit into a pass of 250. A pass
     # cannot be smaller than one row.
     assert MODEL.group_bytes(1) == 1 * 1_000 + 100 * 10 + 3 * 7
     assert MODEL.group_bytes(4) == 4 * 1_000 + 250 * 10 + 12 * 7
@@ -52,6 +53,7 @@ def test_trained_numbers_are_counted_with_gradient_and_moments(
     lora = memory_model(lm, task, RecipeConfig(method=LoraConfig(rank=3)), 512)
     assert full.per_task_bytes == 2 * 48 * 32 * 4 * 4  # two layers, four float32 numbers each
     assert lora.per_task_bytes == 2 * 3 * (48 + 32) * 4 * 4
+    assert full.tokens_per_task == sum(len(span.ids) for span in task.retain)
     assert full.tokens_per_row == task.num_tokens == max(len(span.ids) for span in (task.forget, *task.retain))
     assert full.per_position_bytes % (4 * lm.facts.vocab_size) == 0
 
