@@ -106,7 +106,8 @@ def start_local(*, num_cpus: int | None = None, num_gpus: int | None = None, log
         ResourceError: Ray cannot be started.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 starves a sweep beside other work; --pool local has none
+    # At 15, Ray's own choice, a sweep starves beside other work; the workers of --pool local are not niced either.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     try:
         with code_path.exported_python_path():
             ray.init(
