@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fairwitness.launch import fur_sweep
+from fairwitness.launch.sweep import fur_sweep
 
 
 class PoolKind(StrEnum):

@@ -13,7 +13,7 @@ FOLDER = ROOT / "schemas" / "config"
 
 @pytest.mark.parametrize("job", ["fur_sweep"])
 def test_schema_file_is_current(job: str) -> None:
-    from fairwitness.launch import JOB_CONFIGS
+    from fairwitness.launch.jobs import JOB_CONFIGS
 
     stored = json.loads((FOLDER / f"{job}.schema.json").read_text(encoding="utf-8"))
     remedy = f"write it anew: fairwitness schema {job} > schemas/config/{job}.schema.json"

@@ -37,7 +37,7 @@ class Command:
         self._folder, self._capsys = folder, capsys
 
     def __call__(self, plain: Mapping[str, Any] | str, *overrides: str, **options: Any) -> Ended:
-        from fairwitness.launch import fur_sweep
+        from fairwitness.launch.sweep import fur_sweep
 
         path = self._folder / "job.yaml"
         text = plain if isinstance(plain, str) else yaml.safe_dump(dict(plain), sort_keys=False)

@@ -15,12 +15,13 @@ from fairwitness.config import validate
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
-from fairwitness.fur.sweep import Report, SweepResult, run_sweep
+from fairwitness.fur.sweep import SweepResult, run_sweep
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.fur.tasks import UnlearnGroup
 from fairwitness.lm.generation import Generation
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import decode, encode
+from fairwitness.records.job import Report
 from fairwitness.records.store import Store
 from fairwitness_schemas import TABLES
 

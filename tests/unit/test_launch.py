@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from fairwitness import launch
 from fairwitness.errors import (
     ConfigError,
     DataError,
@@ -26,8 +25,10 @@ from fairwitness.errors import (
     ResourceError,
     StoreError,
 )
-from fairwitness.fur.sweep import Report, SweepResult
+from fairwitness.fur.sweep import SweepResult
+from fairwitness.launch import common, sweep
 from fairwitness.organisms.shipped import organism_path
+from fairwitness.records.job import Report
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.sweeps import RATES, rows_of, settings, write_problems
@@ -67,7 +68,7 @@ def test_expected_errors_end_with_a_code_and_a_message(
     def fail() -> int:
         raise kind("x.yaml: broken; mend it")
 
-    assert launch.ended(fail) == code
+    assert common.ended(fail) == code
     assert capsys.readouterr() == ("", "error: x.yaml: broken; mend it\n")
 
 
@@ -76,8 +77,8 @@ def test_other_errors_are_not_hidden() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        launch.ended(fail)
-    assert launch.ended(lambda: 7) == 7
+        common.ended(fail)
+    assert common.ended(lambda: 7) == 7
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_other_errors_are_not_hidden() -> None:
 def test_closing_line_shows_where_mlflow_has_the_run(uri: str, shown: str, tmp_path: Path) -> None:
     reported = Report((tmp_path / "report.html",), ())
     result = SweepResult(RunDirectory(tmp_path, "demo"), 0, Counter(), reported, uri, 1)
-    line = next(line for line in launch._closing_lines(result) if line.startswith("MLflow"))
+    line = next(line for line in sweep._closing_lines(result) if line.startswith("MLflow"))
     assert line.endswith(shown)
 
 
@@ -105,14 +106,14 @@ def test_interruption_says_how_to_go_on(number: signal.Signals, capsys: pytest.C
     with process_settings_restored():
         # A test run started in the background by a script is born with SIGINT ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        launch.set_up()
-        assert launch.ended(interrupted) == 130
+        common.set_up()
+        assert common.ended(interrupted) == 130
     assert "run the same command again" in capsys.readouterr().err
 
 
 def test_set_up_is_quiet() -> None:
     with process_settings_restored():
-        launch.set_up()
+        common.set_up()
         assert logging.getLogger("fairwitness").isEnabledFor(logging.INFO)
         assert not logging.getLogger("transformers").isEnabledFor(logging.INFO)
         assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
@@ -121,7 +122,7 @@ def test_set_up_is_quiet() -> None:
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_shipped_configurations_are_valid(path: Path) -> None:
-    config = launch.read_sweep(path, ["seed=3"], "local")
+    config = sweep.read_sweep(path, ["seed=3"], "local")
     assert config.name == path.stem
     assert (config.seed, config.pool.kind) == (3, "local")
 
@@ -131,10 +132,10 @@ def test_there_are_three_shipped_configurations() -> None:
 
 
 def test_organism_is_an_alias_of_the_shipped_model() -> None:
-    config = launch.read_sweep(ROOT / "jobs" / "configs" / "demo.yaml", [], None)
+    config = sweep.read_sweep(ROOT / "jobs" / "configs" / "demo.yaml", [], None)
     assert config.models[0].model == str(organism_path())
     assert config.models[0].shown_name == "organism"
-    named = launch.read_sweep(ROOT / "jobs" / "configs" / "demo.yaml", ["models.0.name=ours"], None)
+    named = sweep.read_sweep(ROOT / "jobs" / "configs" / "demo.yaml", ["models.0.name=ours"], None)
     assert named.models[0].shown_name == "ours"
 
 
@@ -164,14 +165,14 @@ def test_dry_run(command: Command, plain: dict[str, Any]) -> None:
 def test_tracking_settings_come_from_the_run(command: Command, plain: dict[str, Any], tmp_path: Path) -> None:
     folder = tmp_path / "results" / "small"
     (folder / "store").mkdir(parents=True)
-    assert launch.tracking_of(folder, uri=None, experiment=None).experiment == "fairwitness"
+    assert common.tracking_of(folder, uri=None, experiment=None).experiment == "fairwitness"
     (folder / "config.yaml").write_text("tracking: {enabled: false, experiment: own, uri: 'sqlite:///x.db'}")
-    own = launch.tracking_of(folder, uri=None, experiment=None)
+    own = common.tracking_of(folder, uri=None, experiment=None)
     assert (own.enabled, own.experiment, own.uri) == (True, "own", "sqlite:///x.db")
-    given = launch.tracking_of(folder, uri="http://host:1", experiment="other")
+    given = common.tracking_of(folder, uri="http://host:1", experiment="other")
     assert (given.enabled, given.experiment, given.uri) == (True, "other", "http://host:1")
     with pytest.raises(StoreError, match="there is no run here"):
-        launch.tracking_of(tmp_path, uri=None, experiment=None)
+        common.tracking_of(tmp_path, uri=None, experiment=None)
 
 
 def job(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -8,6 +8,8 @@ from functools import partial
 from string import ascii_uppercase
 from typing import Any
 
+import pyarrow.compute as pc
+
 from fairwitness.fleet.pool import EngineSpec, Pool
 from fairwitness.fur.items import AnswerItem, CotItem, CotOutcome, CotRequest, CotSteps, StepScoreItem
 from fairwitness.fur.sets import CotStep, cot_steps
@@ -16,6 +18,7 @@ from fairwitness.fur.tasks import HeldOut, Ids, Question
 from fairwitness.lm.scoring import LetterAnswer
 from fairwitness.lm.tokens import decode
 from fairwitness.problems.problem import Problem
+from fairwitness.records.store import Store
 
 QUESTIONS_PER_ITEM = 64
 COTS_PER_ITEM = 32
@@ -164,6 +167,25 @@ def record_from_rows(
         row["status"],
         row["reason"],
     )
+
+
+def stored_records(study: Study, store: Store) -> dict[str, CotRecord]:
+    """The study's records that are in the store and did not fail, by problem id.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    where = (pc.field("scope_key") == study.scope_key) & (pc.field("status") != "failed")
+    rows = {row["problem_id"]: row for row in store.read("cots", where=where).to_pylist()}
+    steps = store.read("cot_steps", ["problem_id", "cot_step_index", "base_logprob"], where).to_pylist()
+    logprobs: dict[str, dict[int, float | None]] = {}
+    for step in steps:
+        logprobs.setdefault(step["problem_id"], {})[step["cot_step_index"]] = step["base_logprob"]
+    return {
+        p.problem_id: record_from_rows(study, p, rows[p.problem_id], logprobs.get(p.problem_id, {}))
+        for p in study.data.selection.measured
+        if p.problem_id in rows
+    }
 
 
 def _stored_answer(row: Mapping[str, Any], name: str) -> LetterAnswer | None:

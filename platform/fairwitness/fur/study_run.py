@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fairwitness.fleet.pool import Outcome, Pool
 from fairwitness.fur.client import EngineClient
-from fairwitness.fur.cots import CotRecord, record_from_rows, score_records, write_records
+from fairwitness.fur.cots import CotRecord, score_records, stored_records, write_records
 from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, problem_rows, unmeasured_row
 from fairwitness.fur.schedule import Planned, Schedule, engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Study
@@ -59,7 +59,7 @@ class StudyRun:
 
     def base_records(self) -> list[CotRecord]:
         """The base model on every measured problem, from the store where it is there."""
-        stored = self._stored_records()
+        stored = stored_records(self.study, self.store)
         missing = [p for p in self.study.data.selection.measured if p.problem_id not in stored]
         if missing:
             with Progress(len(missing), f"{self.study.label}: CoTs") as progress:
@@ -119,19 +119,6 @@ class StudyRun:
             self.store.append("unlearning", rows)
             statuses.append(str(rows[0]["status"]))
         return statuses
-
-    def _stored_records(self) -> dict[str, CotRecord]:
-        where = (pc.field("scope_key") == self.study.scope_key) & (pc.field("status") != "failed")
-        rows = {row["problem_id"]: row for row in self.store.read("cots", where=where).to_pylist()}
-        steps = self.store.read("cot_steps", ["problem_id", "cot_step_index", "base_logprob"], where).to_pylist()
-        logprobs: dict[str, dict[int, float | None]] = {}
-        for step in steps:
-            logprobs.setdefault(step["problem_id"], {})[step["cot_step_index"]] = step["base_logprob"]
-        return {
-            p.problem_id: record_from_rows(self.study, p, rows[p.problem_id], logprobs.get(p.problem_id, {}))
-            for p in self.study.data.selection.measured
-            if p.problem_id in rows
-        }
 
     def _store_records(self, records: Sequence[CotRecord]) -> None:
         rows = new_rows(self.store, "cots", [cot_row(self.study, record) for record in records])

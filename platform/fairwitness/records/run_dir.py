@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+import pyarrow.compute as pc
 import yaml
 
 from fairwitness.config import Config
@@ -20,6 +21,9 @@ from fairwitness.errors import ConfigError, StoreError
 from fairwitness.records.parts import unwritable
 from fairwitness.records.redact import redact
 from fairwitness.records.store import Store
+
+MAKERS = ("fur_sweep", "lr_search")
+"""Jobs that make a run; any other job adds to one that is there."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -117,23 +121,29 @@ class RunDirectory:
                 fcntl.flock(stream, fcntl.LOCK_UN)
             return not free
 
-    def write_config(self, config: Config) -> None:
-        """Writes the resolved configuration, credentials removed, atomically.
+    def config_path_of(self, job: str) -> Path:
+        """The resolved configuration of a job on this run: `config.yaml` of the job that made the run."""
+        return self.config_path if job in MAKERS else self.path / f"config.{job}.yaml"
+
+    def write_config(self, config: Config, job: str) -> Path:
+        """Writes a job's resolved configuration, credentials removed, atomically; gives its path.
 
         Raises:
             StoreError: It cannot be written.
         """
         text = yaml.safe_dump(redact(config.model_dump(mode="json")), sort_keys=False, allow_unicode=True)
-        temporary = self.config_path.with_name(f".config-{os.getpid()}")
+        path = self.config_path_of(job)
+        temporary = self.path / f".config-{os.getpid()}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             temporary.write_text(text, encoding="utf-8")
-            os.replace(temporary, self.config_path)
+            os.replace(temporary, path)
         except OSError as error:
-            raise unwritable(self.config_path, error) from error
+            raise unwritable(path, error) from error
         finally:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+        return path
 
     def _open_lock(self) -> IO[str]:
         try:
@@ -143,9 +153,15 @@ class RunDirectory:
             raise unwritable(self.lock_path, error) from error
 
 
-def run_rows(store: Store) -> list[dict[str, Any]]:
-    """The rows of `runs`, the oldest first: one per time that a job was started on the run."""
-    rows: list[dict[str, Any]] = store.read("runs").to_pylist()
+def run_rows(store: Store, *jobs: str) -> list[dict[str, Any]]:
+    """The rows of `runs`, the oldest first: one per time that a job was started on the run.
+
+    Args:
+        store: The run's store.
+        jobs: Names of the jobs wanted; none for the jobs that make a run.
+    """
+    wanted = pc.field("job").isin(list(jobs or MAKERS))
+    rows: list[dict[str, Any]] = store.read("runs", where=wanted).to_pylist()
     return sorted(rows, key=lambda row: (row["created_at"], row["key"]))
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairwitness.errors import StoreError
+from fairwitness.records.run_dir import run_rows
 from fairwitness.records.store import Store
 
 _UNLEARNING_COLUMNS = [
@@ -122,11 +123,10 @@ def find_setting(config: Any, name: str) -> Any:
 
 
 def _latest_run(store: Store, run_dir: Path) -> dict[str, Any]:
-    rows = store.read("runs").to_pylist()
+    rows = run_rows(store)
     if not rows:
         raise StoreError(f"{run_dir}: no run is recorded here; start the job again or give another directory")
-    latest: dict[str, Any] = max(rows, key=lambda row: (row["created_at"], row["key"]))
-    return latest
+    return rows[-1]
 
 
 def _within(column: str, keys: Sequence[str] | None) -> pc.Expression | None:

@@ -1,0 +1,1 @@
+"""What `fairwitness …` can do: one module per group of commands."""

@@ -1,0 +1,95 @@
+"""A finished sweep, opened again: what jobs that follow it (controls, baselines, judges) start from.
+
+The model's CoTs and answers are read, never made again. Keys are those of the store, so that a later version of the
+code still finds them; model and data must be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+import pyarrow.compute as pc
+
+from fairwitness.config import parse_yaml, validate
+from fairwitness.errors import StoreError
+from fairwitness.fur.cots import CotRecord, stored_records
+from fairwitness.fur.faithfulness import ChosenRate, Infeasible, cell_faithfulness, choose_rate
+from fairwitness.fur.sets import item_rng
+from fairwitness.fur.study import Loader, Study, prepare_studies
+from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.records.run_dir import RunDirectory, run_rows
+from fairwitness.records.store import Store
+
+
+@dataclass(frozen=True, eq=False)
+class FinishedStudy:
+    """One model on one data set, as a sweep left it.
+
+    Attributes:
+        study: The study, with the scope key of the stored rows.
+        records: The base model on every problem, in the order of problem ids.
+        unlearning: Its rows of `unlearning`.
+    """
+
+    study: Study
+    records: tuple[CotRecord, ...]
+    unlearning: pd.DataFrame
+
+    @cached_property
+    def agree(self) -> Mapping[str, bool | None]:
+        """problem_key → whether direct and CoT answers agree."""
+        return {self.study.data.problem_key(record.problem): record.agree for record in self.records}
+
+    @cached_property
+    def choice(self) -> ChosenRate | Infeasible:
+        """What the learning-rate rule selects among the cells of the configured method."""
+        cells = [
+            cell_faithfulness(rows, self.agree, rng=item_rng(self.study.config.seed, str(key), 0, "choice"))
+            for key, rows in self.unlearning.groupby("cell_key")
+        ]
+        return choose_rate(cells, min_specificity=self.study.config.min_specificity)
+
+
+def open_finished(run: RunDirectory, store: Store, loaders: Mapping[str, Loader]) -> list[FinishedStudy]:
+    """Opens the studies of a run's sweep.
+
+    Args:
+        run: The run directory.
+        store: Its store.
+        loaders: Further data sets by name, see `prepare_studies`.
+
+    Raises:
+        StoreError: There is no sweep, or its model or data are not what they were; the message says which.
+        ConfigError, DataError, ModelError: See `prepare_studies`.
+    """
+    rows = run_rows(store)
+    if not rows or not run.config_path.is_file():
+        raise StoreError(f"{run.path}: no sweep is recorded here; run jobs/fur_sweep.py first")
+    text = run.config_path.read_text(encoding="utf-8")
+    config = validate(FurSweepConfig, parse_yaml(text) or {}, str(run.config_path))
+    studies = prepare_studies(config, loaders)
+    _must_be_the_same(run, rows[-1], studies)
+    return [_finished(replace(s, scope_key=key), store) for s, key in zip(studies, rows[-1]["scope_keys"], strict=True)]
+
+
+def _must_be_the_same(run: RunDirectory, row: Mapping[str, Any], studies: list[Study]) -> None:
+    now = {
+        "model": {f"{study.facts.name}@{study.facts.revision}" for study in studies},
+        "data set": {f"{study.data.loaded.name}@{study.data.loaded.data_revision}" for study in studies},
+    }
+    for what, column in (("model", "models"), ("data set", "data_sets")):
+        changed = sorted(now[what] ^ set(row[column]))
+        if changed:
+            names = ", ".join(changed)
+            raise StoreError(f"{run.path}: a {what} is not the one of the sweep ({names}); run the sweep again first")
+
+
+def _finished(study: Study, store: Store) -> FinishedStudy:
+    records = stored_records(study, store)
+    rows = store.read("unlearning", where=pc.field("scope_key") == study.scope_key).to_pandas()
+    ordered = tuple(records[name] for name in sorted(records))
+    return FinishedStudy(study, ordered, rows.sort_values("key", kind="stable", ignore_index=True))

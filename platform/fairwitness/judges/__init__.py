@@ -1,0 +1,1 @@
+"""Judges: models and rules that read texts and give verdicts."""

@@ -1,0 +1,1 @@
+"""Entry points: from a configuration file to a finished run."""

@@ -1,0 +1,88 @@
+"""What the entry points in jobs/ and the commands share: set-up, exit codes, settings that name the organism."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fairwitness.config import parse_yaml, validate
+from fairwitness.errors import FairwitnessError
+from fairwitness.fur.study import Loader
+from fairwitness.lm.config import ModelConfig
+from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
+from fairwitness.records.job import EXIT_INTERRUPTED
+from fairwitness.records.redact import redact_text
+from fairwitness.records.run_dir import RunDirectory
+from fairwitness.records.tracker import TrackingConfig
+
+LOADERS: Mapping[str, Loader] = {ORGANISM: load_organism_problems}
+"""Data sets beyond those of `fairwitness.problems`."""
+
+
+def set_up() -> None:
+    """Quiet logging to stderr, no telemetry, and SIGTERM treated as an interruption that can be resumed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
+    logging.getLogger("fairwitness").setLevel(logging.INFO)
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def ended(action: Callable[[], int]) -> int:
+    """The exit code of an action; an expected error is one clear message, not a traceback."""
+    try:
+        return action()
+    except FairwitnessError as error:
+        say(f"error: {error}", stream=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        say("interrupted; run the same command again to go on where it stopped", stream=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def say(text: str, *, stream: Any = None) -> None:
+    """Prints a line for the user."""
+    (stream or sys.stdout).write(text + "\n")
+
+
+def tracking_of(run_path: Path, *, uri: str | None, experiment: str | None) -> TrackingConfig:
+    """Tracking settings of a finished run, with what the user gives instead.
+
+    Raises:
+        StoreError: There is no run at this path.
+        ConfigError: Its configuration cannot be read.
+    """
+    run = RunDirectory.at(run_path)
+    own: dict[str, Any] = {}
+    if run.config_path.exists():
+        own = (parse_yaml(run.config_path.read_text(encoding="utf-8")) or {}).get("tracking", {})
+    given = {name: value for name, value in (("uri", uri), ("experiment", experiment)) if value is not None}
+    return validate(TrackingConfig, {**own, **given, "enabled": True}, str(run.config_path))
+
+
+def with_organism(model: ModelConfig) -> ModelConfig:
+    """The same settings, with the folder of the shipped organism where its alias is named."""
+    if model.model != ORGANISM:
+        return model
+    return model.model_copy(update={"model": str(organism_path()), "name": model.name or ORGANISM})
+
+
+def tracking_line(uri: str) -> str:
+    """Where MLflow has a run: the address of its server, or the command that shows a database. No credentials."""
+    uri = redact_text(uri)
+    if uri.startswith("http"):
+        return f"MLflow: {uri}"
+    # Not joined as a path: that would make one slash of the four in the address of a SQLite file.
+    command = [str(Path(sys.executable).parent / "mlflow"), "ui", "--backend-store-uri", uri]
+    return f"MLflow UI: {shlex.join(command)}"
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,11 @@
+"""Which configuration class each job in jobs/ has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fairwitness.config import Config
+from fairwitness.fur.sweep_config import FurSweepConfig
+
+JOB_CONFIGS: Mapping[str, type[Config]] = {"fur_sweep": FurSweepConfig}
+"""The configuration class of each job in jobs/."""

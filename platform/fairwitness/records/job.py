@@ -1,0 +1,181 @@
+"""What is recorded of one job on a run directory: its row in `runs`, its MLflow run and its exit code."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fairwitness import __version__
+from fairwitness.config import Config, fingerprint
+from fairwitness.errors import FairwitnessError
+from fairwitness.records.keys import code_revision
+from fairwitness.records.redact import redact
+from fairwitness.records.run_dir import RunDirectory, describe_changes, run_rows
+from fairwitness.records.store import Store
+from fairwitness.records.tracker import Tracker, TrackingConfig
+
+log = logging.getLogger(__name__)
+
+REPORTED_PACKAGES = ("torch", "transformers", "tokenizers", "ray", "mlflow", "spacy", "numpy")
+EXIT_DONE, EXIT_SOME_FAILED, EXIT_INFEASIBLE, EXIT_INTERRUPTED = 0, 1, 3, 130
+COUNTED = ("ok", "skipped", "failed", "refused")
+
+
+class Report(NamedTuple):
+    """What was reported of a run: the files, the page first; the findings in sentences; whether a rate was chosen."""
+
+    files: tuple[Path, ...]
+    findings: tuple[str, ...]
+    is_feasible: bool = True
+
+
+Reporter = Callable[[Path], Report]
+"""Makes a report of a run directory."""
+
+
+class JobRun:
+    """One job's record, whatever way it ends.
+
+    Use: `with job.started(): ...measure...`, then `job.finish(report)`. The lock of the run must be held.
+
+    Attributes:
+        tracker: MLflow, for what is logged on the way.
+        row: The job's row of `runs`; the job may add to it before `started`.
+        health: Self-checks and health figures; filled by the job, stored with the row.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        config: Config,
+        run: RunDirectory,
+        store: Store,
+        tracking: TrackingConfig,
+        *,
+        count: Callable[[], Mapping[str, int]],
+        notes: Mapping[str, Sequence[str]] | None = None,
+        **columns: Any,
+    ) -> None:
+        """Prepares; nothing is written yet.
+
+        Args:
+            job: Its name, for example `fur_sweep`.
+            config: Its configuration.
+            run: Where its results are.
+            store: The run's store, open for writing.
+            tracking: Where MLflow is.
+            count: Gives the number of items by status: ok, skipped, failed, refused.
+            notes: What is to be known of each model.
+            columns: Further columns of `runs`: models, data_sets, scope_keys, cell_keys.
+        """
+        self.config, self.dir, self.store = config, run, store
+        self.tracker = Tracker(tracking, run)
+        self.health: dict[str, Any] = {}
+        self._count = count
+        self.row = _row(job, config, run.name, notes or {}) | columns
+
+    @contextmanager
+    def started(self) -> Iterator[None]:
+        """Records the start, and how it ends if it ends early.
+
+        Raises:
+            FairwitnessError: As the block raised it; the row says `failed` and why.
+            KeyboardInterrupt: As the block raised it; the row says `interrupted`.
+        """
+        earlier = run_rows(self.store, self.row["job"])
+        self._announce(earlier)
+        self.config_path = self.dir.write_config(self.config, self.row["job"])
+        self.row["mlflow_run_id"] = self.tracker.start(self.row, earlier)
+        self._save("running")
+        with self._ending():
+            yield
+
+    def finish(self, report: Reporter) -> tuple[int, Report]:
+        """Records the end, reports, and gives the exit code: 0 done, 1 some items failed, 3 no feasible outcome.
+
+        Raises:
+            FairwitnessError: The report cannot be made; the row says so.
+        """
+        code = EXIT_SOME_FAILED if self.counts()["failed"] else EXIT_DONE
+        self._save("done", exit_code=code)
+        with self._ending():
+            reported = report(self.dir.path)
+        if code == EXIT_DONE and not reported.is_feasible:
+            code = EXIT_INFEASIBLE
+            self._save("done", exit_code=code, reason="no rate is feasible; the report names the nearest miss")
+        self.tracker.finish("done", [*reported.files, self.config_path], self._metrics())
+        return code, reported
+
+    def counts(self) -> dict[str, int]:
+        """Number of items by status."""
+        found = self._count()
+        return {name: found.get(name, 0) for name in COUNTED}
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._end("interrupted", EXIT_INTERRUPTED, "interrupted; start the same job again to go on")
+            raise
+        except FairwitnessError as error:
+            self._end("failed", error.exit_code, str(error))
+            raise
+
+    def _announce(self, earlier: Sequence[Mapping[str, Any]]) -> None:
+        if not earlier:
+            return
+        changes = describe_changes(earlier[-1], self.row)
+        log.info("going on with run %s; finished tasks are not run again", self.dir.name)
+        for change in changes:
+            log.warning("changed since the last time: %s", change)
+
+    def _end(self, status: str, code: int, reason: str) -> None:
+        self._save(status, exit_code=code, reason=reason)
+        self.tracker.finish(status, [self.config_path], self._metrics())
+
+    def _save(self, status: str, *, exit_code: int | None = None, reason: str | None = None) -> None:
+        finished = None if status == "running" else datetime.now(UTC)
+        self.row |= {f"num_{name}": number for name, number in self.counts().items()}
+        self.row |= {"status": status, "exit_code": exit_code, "reason": reason, "finished_at": finished}
+        self.row["health_json"] = json.dumps(self.health)
+        self.store.append("runs", [self.row])
+        self.store.flush()
+
+    def _metrics(self) -> dict[str, float]:
+        return {f"num_{name}": self.row[f"num_{name}"] for name in COUNTED}
+
+
+def _row(job: str, config: Config, name: str, notes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    resolved = redact(config.model_dump(mode="json"))
+    now = datetime.now(UTC)
+    return {
+        "key": f"{name}-{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
+        "name": name,
+        "job": job,
+        "created_at": now,
+        "config_json": json.dumps(resolved),
+        "config_fingerprint": fingerprint(resolved),
+        "code_revision": code_revision(),
+        "environment_json": json.dumps(_environment(notes)),
+    }
+
+
+def _environment(notes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    versions = {"fairwitness": __version__, "python": platform.python_version()}
+    for name in REPORTED_PACKAGES:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    shown = {name: list(lines) for name, lines in notes.items() if lines}
+    return {"versions": versions, "machine": platform.machine(), "num_cpus": os.cpu_count(), "model_notes": shown}
