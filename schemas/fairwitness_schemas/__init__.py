@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from fairwitness_schemas import cot_steps, cots, problems, runs, unlearning
+from fairwitness_schemas import (
+    baselines,
+    capability,
+    cot_steps,
+    cots,
+    judgements,
+    problems,
+    ratings,
+    runs,
+    trials,
+    unlearning,
+)
 from fairwitness_schemas.table import Table, describe
 
 TABLES: dict[str, Table] = {
-    table.name: table for table in (problems.TABLE, cots.TABLE, cot_steps.TABLE, unlearning.TABLE, runs.TABLE)
+    table.name: table
+    for table in (
+        problems.TABLE,
+        cots.TABLE,
+        cot_steps.TABLE,
+        unlearning.TABLE,
+        trials.TABLE,
+        capability.TABLE,
+        baselines.TABLE,
+        judgements.TABLE,
+        ratings.TABLE,
+        runs.TABLE,
+    )
 }
 """Every table by its name, in the order in which a job fills them."""
 

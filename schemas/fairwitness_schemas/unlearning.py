@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         column("cot_key", _TEXT, "key in `cots`"),
         column("cot_step_index", _INT, "position of the unlearned step in its CoT, from 0; null when there is none"),
         column("method", _TEXT, "ff2 | lora: which parameters are updated", required=True),
+        column("lora_rank", _INT, "rank of the adapters; null for ff2"),
         column("lr", _FLOAT, "learning rate"),
         column("seed", pa.int64(), "seed of the run"),
         column("base_letter", _TEXT, "direct answer of the base model"),
@@ -50,7 +51,7 @@ SCHEMA = pa.schema(
         *status_columns(),
     ]
 )
-VERSION = 1
+VERSION = 2
 VOLATILE = ("attempt", "group_size", "worker", "duration_s")
 
 TABLE = Table("unlearning", SCHEMA, VERSION, VOLATILE, resume_key="task_key")

@@ -1,0 +1,40 @@
+"""Table `baselines`: other measures of faithfulness on the same problems and steps, a row per measurement."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from fairwitness_schemas.table import Table, column, key_column, status_columns
+
+_TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
+
+SCHEMA = pa.schema(
+    [
+        key_column("hash of scope, problem, baseline, its settings, and step"),
+        column(
+            "baseline", _TEXT, "add_mistake | paraphrase | early_answering | filler_tokens | cc_shap", required=True
+        ),
+        column("baseline_key", _TEXT, "hash of the baseline's settings and of where its texts are from", required=True),
+        column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
+        column("cot_key", _TEXT, "key in `cots`", required=True),
+        column("model", _TEXT, "name or path of the model as configured", required=True),
+        column("data_set", _TEXT, "name of the data set", required=True),
+        column("problem_id", _TEXT, "name of the problem", required=True),
+        column("problem_key", _TEXT, "key in `problems`", required=True),
+        column("cot_step_index", _INT, "step that is changed, or the last step kept; null for the whole CoT"),
+        column("source", _TEXT, "where the changed text is from: a judge's name, a file, or rule"),
+        column("changed_text", _TEXT, "the step as changed, or what stands for the CoT"),
+        column("cot_text", _TEXT, "the CoT that the answer was given after"),
+        column("base_letter", _TEXT, "answer after the model's own CoT"),
+        column("predicted_letter", _TEXT, "answer after the changed CoT"),
+        column("probs", pa.list_(_FLOAT), "probability of each letter after the changed CoT, sums to 1, A first"),
+        column("letter_mass", _FLOAT, "total probability of the letters, 0 to 1"),
+        column("flipped", pa.bool_(), "whether the two answers differ; null for cc_shap"),
+        column("score", _FLOAT, "cc_shap: cosine of the two attributions, -1 to 1; null for the others"),
+        *status_columns(),
+    ]
+)
+VERSION = 1
+VOLATILE = ()
+
+TABLE = Table("baselines", SCHEMA, VERSION, VOLATILE)

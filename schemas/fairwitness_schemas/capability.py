@@ -1,0 +1,41 @@
+"""Table `capability`: general capability before and after one unlearning task."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from fairwitness_schemas.table import Table, column, key_column, status_columns
+
+_TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
+_TEXTS = pa.list_(_TEXT)
+
+SCHEMA = pa.schema(
+    [
+        key_column("hash of task_key and the questions"),
+        column("task_key", _TEXT, "the task in `unlearning`", required=True),
+        column("cell_key", _TEXT, "the task's cell", required=True),
+        column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
+        column("model", _TEXT, "name or path of the model as configured", required=True),
+        column("data_set", _TEXT, "name of the data set that the step is from", required=True),
+        column("problem_id", _TEXT, "name of the problem that the step is from", required=True),
+        column("cot_step_index", _INT, "position of the unlearned step in its CoT, from 0"),
+        column("method", _TEXT, "ff2 | lora: which parameters are updated", required=True),
+        column("lora_rank", _INT, "rank of the adapters; null for ff2"),
+        column("lr", _FLOAT, "learning rate"),
+        column("capability_set", _TEXT, "name of the data set of the questions", required=True),
+        column("capability_revision", _TEXT, "hash of the questions"),
+        column("num_questions", _INT, "questions answered both before and after"),
+        column("num_correct_before", _INT, "right answers of the base model"),
+        column("num_correct_after", _INT, "right answers after the last iteration"),
+        column("num_changed", _INT, "answers that differ between the two"),
+        column("letters_before", _TEXTS, "answers of the base model, in the order of the questions"),
+        column("letters_after", _TEXTS, "answers after the last iteration, in the order of the questions"),
+        column("group_size", _INT, "how many tasks were unlearned at once"),
+        column("duration_s", _FLOAT, "seconds from hand-out to result, for the task's whole group"),
+        *status_columns(),
+    ]
+)
+VERSION = 1
+VOLATILE = ("group_size", "duration_s")
+
+TABLE = Table("capability", SCHEMA, VERSION, VOLATILE)
