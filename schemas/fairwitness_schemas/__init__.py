@@ -5,8 +5,11 @@ from __future__ import annotations
 from fairwitness_schemas import (
     baselines,
     capability,
+    continuations,
     cot_steps,
     cots,
+    draft_steps,
+    drafts,
     judgements,
     problems,
     ratings,
@@ -28,6 +31,9 @@ TABLES: dict[str, Table] = {
         baselines.TABLE,
         judgements.TABLE,
         ratings.TABLE,
+        drafts.TABLE,
+        draft_steps.TABLE,
+        continuations.TABLE,
         runs.TABLE,
     )
 }
