@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fairwitness.errors import ConfigError
+from fairwitness.redact import redact_refused
 
 
 class Config(BaseModel):
@@ -167,7 +168,8 @@ def _explain(cls: type[BaseModel], item: Any) -> str:
         return f"unknown key {key!r}{hint}"
     if item["type"] == "missing":
         return f"{key}: is missing; add it"
-    return f"{key or 'config'}: {item['msg']} (given: {item['input']!r})"
+    given = redact_refused(str(location[-1]) if location else "", item["input"])
+    return f"{key or 'config'}: {item['msg']} (given: {given!r})"
 
 
 def _known_keys(cls: type[BaseModel]) -> Iterator[str]:

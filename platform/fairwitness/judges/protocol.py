@@ -26,6 +26,7 @@ class ChatReply:
         num_completion_tokens: Tokens received; None where the model does not count them.
         cost: Price in the currency of the configured prices; 0 from the cache or without prices.
         from_cache: Whether no request was made.
+        is_cut: Whether the reply ended because it reached `max_tokens`.
     """
 
     text: str | None
@@ -34,6 +35,7 @@ class ChatReply:
     num_completion_tokens: int | None = None
     cost: float = 0.0
     from_cache: bool = False
+    is_cut: bool = False
 
 
 class Placed(NamedTuple):

@@ -17,9 +17,9 @@ from fairwitness.fur.study import Loader
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
 from fairwitness.records.job import EXIT_INTERRUPTED
-from fairwitness.records.redact import redact_text
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import TrackingConfig
+from fairwitness.redact import redact_text
 
 LOADERS: Mapping[str, Loader] = {ORGANISM: load_organism_problems}
 """Data sets beyond those of `fairwitness.problems`."""

@@ -94,6 +94,28 @@ def bos_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     return [int(bos)] if list(ids)[:1] == [bos] else []
 
 
+def render_chat(tokenizer: PreTrainedTokenizerBase, turns: list[dict[str, str]]) -> str:
+    """Finished turns as the tokenizer's chat template writes them, up to where the assistant's next turn begins.
+
+    At most one BOS stands at the start; a template that prints today's date prints a fixed one; thinking is off.
+
+    Raises:
+        ModelError: The template cannot be used, for example because it knows no `system` turn.
+    """
+    try:
+        text = tokenizer.apply_chat_template(
+            turns,
+            chat_template=_FIXED_CLOCK + tokenizer.get_chat_template(),
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
+            date_string=_FIXED_DATE,
+        )
+    except (TemplateError, ValueError, TypeError) as error:
+        raise ModelError(f"the chat template cannot be used ({error})") from error
+    return _single_bos(str(text), tokenizer.bos_token)
+
+
 class PromptEncoder:
     """Writes the prompts of a model in one style and gives their ids.
 
@@ -202,19 +224,10 @@ class PromptEncoder:
 
     def _render(self, chat: prompts.ChatText) -> str:
         """The template's text up to where the model goes on, with at most one BOS at its start."""
-        template = _FIXED_CLOCK + self.tokenizer.get_chat_template()
         try:
-            text = self.tokenizer.apply_chat_template(
-                chat.turns,
-                chat_template=template,
-                tokenize=False,
-                add_generation_prompt=True,
-                enable_thinking=False,
-                date_string=_FIXED_DATE,
-            )
-        except (TemplateError, ValueError, TypeError) as error:
-            raise ModelError(f"the chat template cannot be used ({error}); set prompt_style: plain") from error
-        return _single_bos(str(text), self.tokenizer.bos_token) + chat.prefill
+            return render_chat(self.tokenizer, chat.turns) + chat.prefill
+        except ModelError as error:
+            raise ModelError(f"{error}; set prompt_style: plain") from error
 
     def _shown(self, ids: Sequence[int]) -> str:
         return " ".join(repr(token) for token in self.tokenizer.convert_ids_to_tokens(list(ids)))

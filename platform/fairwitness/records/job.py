@@ -18,10 +18,10 @@ from fairwitness import __version__
 from fairwitness.config import Config, fingerprint
 from fairwitness.errors import FairwitnessError
 from fairwitness.records.keys import code_revision
-from fairwitness.records.redact import redact
 from fairwitness.records.run_dir import RunDirectory, describe_changes, run_rows
 from fairwitness.records.store import Store
 from fairwitness.records.tracker import Tracker, TrackingConfig
+from fairwitness.redact import redact
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ import yaml
 from fairwitness.config import Config
 from fairwitness.errors import ConfigError, StoreError
 from fairwitness.records.parts import unwritable
-from fairwitness.records.redact import redact
 from fairwitness.records.store import Store
+from fairwitness.redact import redact
 
 MAKERS = ("fur_sweep", "lr_search", "draft_faithfulness")
 """Jobs that make a run; any other job adds to one that is there."""

@@ -17,8 +17,8 @@ from pydantic import Field
 from fairwitness.config import Config, fingerprint
 from fairwitness.errors import FairwitnessError
 from fairwitness.records.mlflow_client import MlflowWriter, default_uri, expected_errors, flatten
-from fairwitness.records.redact import redact, redact_text
 from fairwitness.records.run_dir import RunDirectory
+from fairwitness.redact import redact, redact_text
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import pytest
 
 from fairwitness.config import Config, load_config
 from fairwitness.errors import ConfigError, StoreError
-from fairwitness.records.redact import redact, redact_text
 from fairwitness.records.run_dir import RunDirectory, describe_changes, run_rows
+from fairwitness.redact import redact, redact_text
 from tests.unit.records.rows import run_row
 
 HOLDER = """
