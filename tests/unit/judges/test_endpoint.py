@@ -234,10 +234,10 @@ def test_concurrency_is_used_and_not_exceeded() -> None:
 
 def test_requests_are_paced_repeated_ones_too() -> None:
     with chat_server(first(refusal(500, "broken"))) as server:
-        ask(server.url, *numbered(3), requests_per_minute=600)
+        ask(server.url, *numbered(3), requests_per_minute=240)
     times = [asked.at_s for asked in server.asked]
     assert len(times) == 6
-    assert times[-1] - times[0] >= 0.45
+    assert times[-1] - times[0] >= 0.8  # 1.25 s apart when sent; the first may arrive late
 
 
 def test_cost_is_counted_and_stops_further_requests() -> None:
