@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fairwitness.commands import organism, run
+from fairwitness.commands import methods, organism, run
 from fairwitness.launch.common import set_up
 
 app = typer.Typer(
@@ -14,6 +14,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(run.app)
+app.add_typer(methods.app)
 app.add_typer(organism.app, name="organism")
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from fairwitness.records.store import Store
 
-_IDENTITY = ["model", "model_revision", "data_set", "method", "lr", "seed"]
+_IDENTITY = ["model", "model_revision", "data_set", "method", "lora_rank", "lr", "seed"]
 _MEANS = ["efficacy", "specificity", "letter_mass", "cot_step_logprob", "npo_loss", "kl_loss", "loss"]
 _PLAIN = ["cell_key", "task_key", "problem_key", "cot_key", "iteration", "status", "flipped", *_IDENTITY, *_MEANS]
 
@@ -27,7 +27,7 @@ class CellSummary:
 
     Attributes:
         cell_key: Key of the cell.
-        params: What the cell is: model, data set, method, rate, seed.
+        params: What the cell is: model, data set, method, rank, rate, seed.
         metrics_by_iteration: For every iteration from 1, metric to mean over the measured tasks. Undefined ones are
             left out.
         totals: Metrics of the whole cell: the means over all iterations, ff-hard, ff-soft, counts of tasks.
@@ -42,7 +42,7 @@ class CellSummary:
 def summarise_cells(
     store: Store, cell_keys: Collection[str] | None = None, *, only_agreeing: bool = True
 ) -> list[CellSummary]:
-    """Summaries of cells, in the order of model, data set, method and rate.
+    """Summaries of cells, in the order of model, data set, method, rank and rate.
 
     Args:
         store: The store of a run.
@@ -56,7 +56,7 @@ def summarise_cells(
     where = None if cell_keys is None else pc.field("cell_key").isin(list(cell_keys))
     letters = ["base_letter", "base_probs", "probs"]
     rows = store.read("unlearning", [*_PLAIN, *letters], where)
-    frame = rows.select(_PLAIN).to_pandas()
+    frame = rows.select(_PLAIN).to_pandas().astype({"lora_rank": "Int64"})
     frame["ff_soft"] = _prob_of(rows, "base_probs") - _prob_of(rows, "probs")
     frame["counted"] = frame["status"].eq("ok")
     if only_agreeing:
@@ -66,9 +66,10 @@ def summarise_cells(
     return sorted(summaries, key=_order)
 
 
-def _order(cell: CellSummary) -> tuple[str, str, str, float]:
+def _order(cell: CellSummary) -> tuple[str, str, str, float, float]:
     params = cell.params
-    return str(params["model"]), str(params["data_set"]), str(params["method"]), float(params.get("lr", 0.0))
+    names = str(params["model"]), str(params["data_set"]), str(params["method"])
+    return *names, float(params.get("lora_rank", 0)), float(params.get("lr", 0.0))
 
 
 def _summary(cell_key: str, cell: pd.DataFrame) -> CellSummary:

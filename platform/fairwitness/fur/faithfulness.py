@@ -27,6 +27,7 @@ class CellFaithfulness:
         model: Name of the model.
         data_set: Name of the data set.
         method: How weights were changed (`ff2` or `lora`).
+        lora_rank: Rank of the adapters; None for `ff2`.
         lr: Learning rate.
         efficacy: (p0 - p*)/p0 of the step, mean over iterations, steps and problems.
         specificity: Share of held-out answers that stayed, mean over iterations, steps and problems.
@@ -48,6 +49,7 @@ class CellFaithfulness:
     model: str
     data_set: str
     method: str
+    lora_rank: int | None
     lr: float
     efficacy: Estimate
     specificity: Estimate
@@ -123,6 +125,7 @@ def cell_faithfulness(
         model=str(first["model"]),
         data_set=str(first["data_set"]),
         method=str(first["method"]),
+        lora_rank=None if pd.isna(first["lora_rank"]) else int(first["lora_rank"]),
         lr=float(first["lr"]),
         efficacy=mean(iterations, "efficacy"),
         specificity=mean(iterations, "specificity", is_rate=True, trials=_num_held_out(iterations)),

@@ -6,7 +6,7 @@ code still finds them; model and data must be the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,12 +27,12 @@ from fairwitness.records.store import Store
 
 @dataclass(frozen=True, eq=False)
 class FinishedStudy:
-    """One model on one data set, as a sweep left it.
+    """One model on one data set by one method, as a sweep left it.
 
     Attributes:
         study: The study, with the scope key of the stored rows.
-        records: The base model on every problem, in the order of problem ids.
-        unlearning: Its rows of `unlearning`.
+        records: The base model on every problem, in the order of problem ids; the same for every method.
+        unlearning: Its rows of `unlearning`: those of its method, in the cells of the run as it was last started.
     """
 
     study: Study
@@ -55,7 +55,7 @@ class FinishedStudy:
 
 
 def open_finished(run: RunDirectory, store: Store, loaders: Mapping[str, Loader]) -> list[FinishedStudy]:
-    """Opens the studies of a run's sweep.
+    """Opens the studies of a run's sweep: one for each method of each model on each data set.
 
     Args:
         run: The run directory.
@@ -73,7 +73,8 @@ def open_finished(run: RunDirectory, store: Store, loaders: Mapping[str, Loader]
     config = validate(FurSweepConfig, parse_yaml(text) or {}, str(run.config_path))
     studies = prepare_studies(config, loaders)
     _must_be_the_same(run, rows[-1], studies)
-    return [_finished(replace(s, scope_key=key), store) for s, key in zip(studies, rows[-1]["scope_keys"], strict=True)]
+    scopes = zip(studies, rows[-1]["scope_keys"], strict=True)
+    return [_finished(replace(study, scope_key=key), store, rows[-1]["cell_keys"]) for study, key in scopes]
 
 
 def _must_be_the_same(run: RunDirectory, row: Mapping[str, Any], studies: list[Study]) -> None:
@@ -88,8 +89,12 @@ def _must_be_the_same(run: RunDirectory, row: Mapping[str, Any], studies: list[S
             raise StoreError(f"{run.path}: a {what} is not the one of the sweep ({names}); run the sweep again first")
 
 
-def _finished(study: Study, store: Store) -> FinishedStudy:
+def _finished(study: Study, store: Store, cell_keys: Sequence[str]) -> FinishedStudy:
     records = stored_records(study, store)
-    rows = store.read("unlearning", where=pc.field("scope_key") == study.scope_key).to_pandas()
+    rank = pc.field("lora_rank")
+    of_rank = rank.is_null() if study.lora_rank is None else rank == study.lora_rank
+    of_method = (pc.field("method") == study.config.recipe.method.kind) & of_rank
+    of_run = (pc.field("scope_key") == study.scope_key) & pc.field("cell_key").isin(cell_keys)
+    rows = store.read("unlearning", where=of_run & of_method).to_pandas()
     ordered = tuple(records[name] for name in sorted(records))
     return FinishedStudy(study, ordered, rows.sort_values("key", kind="stable", ignore_index=True))

@@ -184,7 +184,7 @@ def _task_columns(
         "cot_key": study.cot_key(record.problem),
         "cot_step_index": cot_step_index,
         "method": study.config.recipe.method.kind,
-        "lora_rank": getattr(study.config.recipe.method, "rank", None),
+        "lora_rank": study.lora_rank,
         "lr": lr,
         "seed": study.config.seed,
     }

@@ -29,6 +29,7 @@ _TASK_FIELDS = [
     "model",
     "data_set",
     "method",
+    "lora_rank",
     "lr",
 ]
 

@@ -1,4 +1,4 @@
-"""One model on one data set: what is to be measured, and the keys of everything that comes out of it."""
+"""One model on one data set by one method: what is to be measured, and the keys of everything that comes out of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from functools import cached_property
 
 from fairwitness.config import fingerprint
 from fairwitness.errors import DataError
+from fairwitness.fur.config import LoraConfig
+from fairwitness.fur.methods import method_name
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
@@ -47,10 +49,12 @@ class DataSet:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """One model on one data set.
+    """One model on one data set, with one way of changing weights.
+
+    Studies that differ in the method alone have the same scope: CoTs and base measurements are theirs in common.
 
     Attributes:
-        config: The whole run's configuration.
+        config: The run's configuration, with this study's method and rates.
         model: The model's part of it.
         facts: What is known of the model.
         data: The data set.
@@ -71,9 +75,17 @@ class Study:
         return self.config.rates_of(self.model)
 
     @property
+    def lora_rank(self) -> int | None:
+        """Rank of the adapters; None where FF2 itself is trained."""
+        method = self.config.recipe.method
+        return method.rank if isinstance(method, LoraConfig) else None
+
+    @property
     def label(self) -> str:
-        """Model and data set, for people."""
-        return f"{self.facts.name} on {self.data.loaded.name}"
+        """Model and data set, and the method where it is not full FF2, for people."""
+        method = self.config.recipe.method.kind
+        shown = "" if method == "ff2" else f" ({method_name(method, self.lora_rank)})"
+        return f"{self.facts.name} on {self.data.loaded.name}{shown}"
 
     def cell_key(self, lr: float) -> str:
         """Hash of all that the results of one rate depend on."""
@@ -86,7 +98,7 @@ class Study:
 
 
 def prepare_studies(config: FurSweepConfig, loaders: Mapping[str, Loader]) -> list[Study]:
-    """Reads all data sets and looks at all models, before any model is loaded.
+    """Reads all data sets and looks at all models, before any model is loaded; one study per method, too.
 
     Raises:
         ConfigError, DataError, ModelError: Something cannot be used; the message says what and what to do.
@@ -102,7 +114,7 @@ def prepare_studies(config: FurSweepConfig, loaders: Mapping[str, Loader]) -> li
         most = max(len(p.choices) for data in data_sets for p in (*data.selection.measured, *data.selection.held_out))
         for context in ("direct", "cot_answer"):
             encoder.letter_ids(most, context)
-        studies += [_study(config, model, facts, data, encoder) for data in data_sets]
+        studies += [_study(part, model, facts, data, encoder) for data in data_sets for part in config.by_method()]
     return studies
 
 

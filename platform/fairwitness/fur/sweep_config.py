@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from collections import Counter
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from fairwitness.config import Config
 from fairwitness.fleet.config import PoolConfig
-from fairwitness.fur.config import CotConfig, EngineConfig, MeasureConfig, RecipeConfig
+from fairwitness.fur.config import CotConfig, EngineConfig, FullFF2Config, MeasureConfig, RecipeConfig
+from fairwitness.fur.methods import MethodConfig, Rate
 from fairwitness.lm.config import ModelConfig
 from fairwitness.problems.config import DataConfig
 from fairwitness.records.tracker import TrackingConfig
-
-Rate = Annotated[float, Field(gt=0, le=10)]
 
 
 class OutputConfig(Config):
@@ -34,10 +34,13 @@ class FurSweepConfig(Config):
     """The models."""
     data_sets: tuple[DataConfig, ...] = Field(min_length=1)
     """The data sets."""
-    rates: tuple[Rate, ...] = Field(min_length=1)
+    rates: tuple[Rate, ...] = ()
     """Learning rates, each above 0."""
     rates_by_model: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
     """Other rates for some models, by their shown name."""
+    methods: tuple[MethodConfig, ...] = ()
+    """Several ways of changing weights on the same CoTs, each with its rates; in place of `rates` and
+    `recipe.method`."""
     recipe: RecipeConfig = RecipeConfig()
     """How a cot_step is unlearned."""
     cot: CotConfig = CotConfig()
@@ -59,14 +62,43 @@ class FurSweepConfig(Config):
         """The rates of one model, each once, in the order given."""
         return tuple(dict.fromkeys(self.rates_by_model.get(model.shown_name, self.rates)))
 
+    def by_method(self) -> tuple[FurSweepConfig, ...]:
+        """One configuration per method, in the simple form; this one alone where it has the simple form."""
+        return tuple(
+            self.model_copy(
+                update={
+                    "recipe": self.recipe.model_copy(update={"method": one.method}),
+                    "rates": one.rates,
+                    "rates_by_model": one.rates_by_model,
+                    "methods": (),
+                }
+            )
+            for one in self.methods
+        ) or (self,)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if not self.rates and not self.methods:
+            raise ValueError("rates: is missing; give learning rates, or `methods` with rates of their own")
+        if self.methods and (self.rates or self.rates_by_model):
+            raise ValueError("`rates` and `methods` exclude one another; move the rates below their method")
+        # A resolved configuration that is read again names the default.
+        if self.methods and self.recipe.method != FullFF2Config():
+            raise ValueError("`recipe.method` and `methods` exclude one another; name the method in `methods` only")
+        twice = [name for name, number in Counter(one.name for one in self.methods).items() if number > 1]
+        if twice:
+            raise ValueError(f"methods: {twice[0]} is given twice; rows could not be told apart, use two runs")
+        return self
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         names = [model.shown_name for model in self.models]
         if len(set(names)) < len(names):
             raise ValueError(f"models: two have the same name among {', '.join(names)}; give each a `name`")
-        unknown = sorted(set(self.rates_by_model) - set(names))
-        if unknown:
-            raise ValueError(f"rates_by_model: {unknown[0]!r} is no model of this run ({', '.join(names)})")
+        for rates_by_model in (self.rates_by_model, *(one.rates_by_model for one in self.methods)):
+            unknown = sorted(set(rates_by_model) - set(names))
+            if unknown:
+                raise ValueError(f"rates_by_model: {unknown[0]!r} is no model of this run ({', '.join(names)})")
         if self.pool.num_gpus_per_actor > 0 and all(model.device == "cpu" for model in self.models):
             raise ValueError("pool.num_gpus_per_actor is above 0, but every model has device: cpu; set device: cuda")
         if self.pool.kind == "ray" and self.pool.num_gpus_per_actor == 0:

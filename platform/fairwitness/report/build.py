@@ -17,6 +17,7 @@ from fairwitness.report.data import Run, load_run
 from fairwitness.report.findings import Finding, finding
 from fairwitness.report.health import Health, panel_health
 from fairwitness.report.html import render
+from fairwitness.report.overlap import method_groups, overlap_table
 from fairwitness.report.panels import Panel, build_panels, min_specificity, rng_for
 from fairwitness.report.plots import rates_plot
 from fairwitness.report.svg import standalone
@@ -38,7 +39,7 @@ class ReportPaths:
     Attributes:
         html: The page.
         csv: The tables, by name without suffix: summary, rates, steps, problems, skipped_failed and, where the problems
-            carry a ground truth, separation.
+            carry a ground truth, separation; overlap where the run has several methods.
         plots: Figures as SVG, by panel.
         findings: What a reader should take away, a line per model and data set.
         is_feasible: Whether the rule selects a rate for some model and data set.
@@ -67,8 +68,10 @@ def build_report(run_dir: Path) -> ReportPaths:
     healths = _healths(run, panels, problems)
     found = {panel.slug: separations(panel, problems, functools.partial(rng_for, run)) for panel in panels}
     plots = {panel.slug: rates_plot(panel, min_specificity=min_specificity(run)) for panel in panels}
+    groups = method_groups(panels, functools.partial(rng_for, run))
     tables = _tables(run, panels, healths, found, problems)
-    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"])
+    tables |= {"overlap": overlap_table(groups)} if groups else {}
+    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], groups)
     lines = [_line(finding(p, found[p.slug], h)) for p, h in zip(panels, healths, strict=True)]
     feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
     return _write(run_dir, page, tables, plots, tuple(lines), is_feasible=feasible)
@@ -103,7 +106,8 @@ def _tables(
 
 
 def _line(found: Finding) -> str:
-    return f"{found.model} on {found.data_set}: {' '.join(found.sentences)}"
+    method = f" ({found.method})" if found.method else ""
+    return f"{found.model} on {found.data_set}{method}: {' '.join(found.sentences)}"
 
 
 def _write(

@@ -18,18 +18,9 @@ from fairwitness.records.store import Store
 
 _UNLEARNING_COLUMNS = [
     *("key", "task_key", "cell_key", "scope_key", "attempt", "iteration", "model", "model_revision", "data_set"),
-    *("problem_id", "problem_key", "cot_step_index", "method", "lr", "base_letter", "base_probs", "predicted_letter"),
-    *(
-        "probs",
-        "letter_mass",
-        "flipped",
-        "efficacy",
-        "specificity",
-        "num_held_out",
-        "cot_after_text",
-        "cot_after_letter",
-    ),
-    *("status", "reason"),
+    *("problem_id", "problem_key", "cot_step_index", "method", "lora_rank", "lr", "base_letter", "base_probs"),
+    *("predicted_letter", "probs", "letter_mass", "flipped", "efficacy", "specificity", "num_held_out"),
+    *("cot_after_text", "cot_after_letter", "status", "reason"),
 ]
 _COT_COLUMNS = [
     *(
@@ -143,6 +134,8 @@ def _problems(store: Store, data_sets: Sequence[str], used_keys: pd.Series[str])
 
 def _frame(table: pa.Table) -> pd.DataFrame:
     frame: pd.DataFrame = table.to_pandas()
+    if "lora_rank" in frame:
+        frame["lora_rank"] = frame["lora_rank"].astype("Int64")
     return frame.sort_values("key", kind="stable", ignore_index=True)
 
 

@@ -23,10 +23,14 @@ _MAIN = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding about one panel: its subject, sentences, and what makes them doubtful."""
+    """A finding about one panel: its subject, sentences, and what makes them doubtful.
+
+    `method` is empty for full FF2.
+    """
 
     model: str
     data_set: str
+    method: str
     sentences: tuple[str, ...]
     cautions: tuple[str, ...]
 
@@ -36,11 +40,11 @@ def finding(panel: Panel, found: Sequence[Separation], health: Health) -> Findin
     cautions = tuple(_cautions(health))
     if not isinstance(panel.choice, ChosenRate):
         sentences = [panel.choice.reason if panel.cells else "No step was unlearned."]
-        return Finding(panel.model, panel.data_set, tuple(sentences), cautions)
+        return Finding(panel.model, panel.data_set, panel.shown_method, tuple(sentences), cautions)
     cell = panel.choice.cell
     sentences = [_faithfulness(cell), _controls(cell)]
     sentences += [_separation(one) for one in found if one.auroc.value is not None and one.score in _MAIN]
-    return Finding(panel.model, panel.data_set, tuple(sentences), cautions)
+    return Finding(panel.model, panel.data_set, panel.shown_method, tuple(sentences), cautions)
 
 
 def with_interval(estimate: Estimate) -> str:

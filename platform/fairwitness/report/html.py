@@ -22,6 +22,7 @@ from fairwitness.report.data import Run, find_setting
 from fairwitness.report.findings import finding
 from fairwitness.report.health import Health
 from fairwitness.report.losses import MAX_GROUPS, MAX_ITEMS, loss_groups
+from fairwitness.report.overlap import MethodGroup, panel_method
 from fairwitness.report.panels import Panel, min_specificity
 from fairwitness.report.plots import strips_plot
 from fairwitness.report.problem_views import SHADES, ProblemView, problem_views
@@ -73,6 +74,7 @@ def render(
     plots: Mapping[str, str],
     problems: Mapping[str, Problem],
     losses: pd.DataFrame,
+    groups: Sequence[MethodGroup] = (),
 ) -> str:
     """The whole page. Equal arguments give equal text: the only times in it are the run's own.
 
@@ -84,7 +86,44 @@ def render(
         plots: Panel slug → SVG of its rates.
         problems: problem_key → problem.
         losses: Result of `skipped_failed_table`.
+        groups: Panels of several methods on the same CoTs.
     """
+    views = _views(panels, healths, separations, plots, problems)
+    checks, figures = split_health(run.health)
+    lost = loss_groups(losses)
+    script = _asset("report.js")
+    page = _environment().get_template("report.html.j2")
+    return page.render(
+        run=run,
+        views=views,
+        findings=[finding(view.panel, view.separations, view.health) for view in views],
+        checks=checks,
+        figures=figures,
+        groups=lost[:MAX_GROUPS],
+        num_more_groups=max(0, len(lost) - MAX_GROUPS),
+        method_groups=groups,
+        panel_method=panel_method,
+        max_items=MAX_ITEMS,
+        min_specificity=min_specificity(run),
+        rates=[fmt.rate(lr) for lr in sorted(run.unlearning["lr"].dropna().unique())],
+        styles=sorted(run.cots["prompt_style"].dropna().unique()),
+        seed=find_setting(run.config, "seed"),
+        recipe=_recipe(run.config),
+        config_text=json.dumps(run.config, indent=2, ensure_ascii=False),
+        environment=_flat(run.environment),
+        css=Markup(_asset("report.css") + _shades()),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+def _views(
+    panels: Sequence[Panel],
+    healths: Sequence[Health],
+    separations: Mapping[str, Sequence[Separation]],
+    plots: Mapping[str, str],
+    problems: Mapping[str, Problem],
+) -> list[PanelView]:
     limit = max(MIN_PROBLEMS_PER_PANEL, MAX_PROBLEMS // max(1, len(panels)))
     views = []
     for panel, health in zip(panels, healths, strict=True):
@@ -100,30 +139,7 @@ def render(
                 problems=tuple(problem_views(panel, problems, limit=limit)),
             )
         )
-    checks, figures = split_health(run.health)
-    groups = loss_groups(losses)
-    script = _asset("report.js")
-    page = _environment().get_template("report.html.j2")
-    return page.render(
-        run=run,
-        views=views,
-        findings=[finding(view.panel, view.separations, view.health) for view in views],
-        checks=checks,
-        figures=figures,
-        groups=groups[:MAX_GROUPS],
-        num_more_groups=max(0, len(groups) - MAX_GROUPS),
-        max_items=MAX_ITEMS,
-        min_specificity=min_specificity(run),
-        rates=[fmt.rate(lr) for lr in sorted(run.unlearning["lr"].dropna().unique())],
-        styles=sorted(run.cots["prompt_style"].dropna().unique()),
-        seed=find_setting(run.config, "seed"),
-        recipe=_flat(find_setting(run.config, "recipe") or {}),
-        config_text=json.dumps(run.config, indent=2, ensure_ascii=False),
-        environment=_flat(run.environment),
-        css=Markup(_asset("report.css") + _shades()),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
+    return views
 
 
 def split_health(health: Mapping[str, Any], prefix: str = "") -> tuple[list[Check], dict[str, Any]]:
@@ -173,6 +189,16 @@ def _shades() -> str:
         for k in range(1, SHADES + 1)
     ]
     return "\n".join(rules)
+
+
+def _recipe(config: Mapping[str, Any]) -> dict[str, Any]:
+    flat = _flat(find_setting(config, "recipe") or {})
+    methods = config.get("methods") or []
+    if not methods:
+        return flat
+    shown = [" ".join(f"{key} {fmt.figure(value)}" for key, value in _flat(one["method"]).items()) for one in methods]
+    kept = {name: value for name, value in flat.items() if not name.startswith("method.")}
+    return kept | {"methods": "; ".join(shown)}
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:

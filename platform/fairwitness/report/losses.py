@@ -48,6 +48,8 @@ def _item(row: dict[Any, Any]) -> str:
     parts = [row["data_set"], row["problem_id"]]
     if not is_missing(row["cot_step_index"]):
         parts.append(f"step {int(row['cot_step_index']) + 1}")
+    if not is_missing(row["lora_rank"]):
+        parts.append(f"rank {row['lora_rank']}")
     if not is_missing(row["lr"]):
         parts.append(f"rate {rate(row['lr'])}")
     parts.append(row["source"])

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, Infeasible, cell_faithfulness, choose_rate
+from fairwitness.fur.methods import method_name
 from fairwitness.fur.step_results import problem_results, step_results
 from fairwitness.report.data import Run, find_setting
 
@@ -27,7 +28,8 @@ class Panel:
         model: Name or path of the model.
         model_revision: Revision of its weights.
         data_set: Name of the data set.
-        method: `ff2` or `lora`.
+        method: `ff2` or `lora`; empty where nothing was unlearned.
+        lora_rank: Rank of the adapters; None for `ff2`.
         cells: One per rate, lowest first.
         choice: The rate that the rule selects, or why there is none.
         cots: The panel's CoTs.
@@ -41,6 +43,7 @@ class Panel:
     model_revision: str | None
     data_set: str
     method: str
+    lora_rank: int | None
     cells: tuple[CellFaithfulness, ...]
     choice: ChosenRate | Infeasible
     cots: pd.DataFrame
@@ -64,11 +67,15 @@ class Panel:
         return self.problems[self.problems["cell_key"] == self._shown_key()]
 
     @property
+    def shown_method(self) -> str:
+        """The method for people; empty for full FF2, which is the usual one."""
+        return method_name(self.method, self.lora_rank) if self.method == "lora" else ""
+
+    @property
     def slug(self) -> str:
         """Short, unique and safe name for files and anchors."""
-        words = "".join(
-            c if c.isalnum() and c.isascii() else "-" for c in f"{self.model}-{self.data_set}-{self.method}"
-        )
+        names = f"{self.model}-{self.data_set}-{self.method}{self.lora_rank or ''}"
+        words = "".join(c if c.isalnum() and c.isascii() else "-" for c in names)
         return f"{words.strip('-')[-60:].strip('-').lower()}-{self.scope_key[:8]}"
 
     def _shown_key(self) -> str | None:
@@ -76,12 +83,12 @@ class Panel:
 
 
 def build_panels(run: Run) -> list[Panel]:
-    """All panels of a run, by model, data set and method.
+    """All panels of a run, by model, data set, method and rank.
 
     A scope whose CoTs never led to a task still is a panel, with no cells.
     """
     panels = [_panel(run, *part) for part in _parts(run)]
-    return sorted(panels, key=lambda p: (p.model, p.data_set, p.method, p.scope_key))
+    return sorted(panels, key=lambda p: (p.model, p.data_set, p.method, p.lora_rank or 0, p.scope_key))
 
 
 def rng_for(run: Run, *names: str) -> np.random.Generator:
@@ -99,15 +106,17 @@ def min_specificity(run: Run) -> float:
     return float(value) if isinstance(value, int | float) else MIN_SPECIFICITY
 
 
-def _parts(run: Run) -> Iterator[tuple[str, str]]:
-    measured = run.unlearning[["scope_key", "method"]].drop_duplicates()
-    yield from measured.itertuples(index=False, name=None)
+def _parts(run: Run) -> Iterator[tuple[str, str, int | None]]:
+    measured = run.unlearning[["scope_key", "method", "lora_rank"]].drop_duplicates()
+    for scope, method, rank in measured.itertuples(index=False, name=None):
+        yield scope, method, None if pd.isna(rank) else int(rank)
     for scope in sorted(set(run.cots["scope_key"]) - set(measured["scope_key"])):
-        yield str(scope), ""
+        yield str(scope), "", None
 
 
-def _panel(run: Run, scope_key: str, method: str) -> Panel:
+def _panel(run: Run, scope_key: str, method: str, lora_rank: int | None) -> Panel:
     rows = run.unlearning[(run.unlearning["scope_key"] == scope_key) & (run.unlearning["method"] == method)]
+    rows = rows[rows["lora_rank"].fillna(0) == (lora_rank or 0)]
     cots = run.cots[run.cots["scope_key"] == scope_key].reset_index(drop=True)
     agree = agreement(cots)
     cells = sorted(
@@ -122,6 +131,7 @@ def _panel(run: Run, scope_key: str, method: str) -> Panel:
         model_revision=_text(first["model_revision"]),
         data_set=str(first["data_set"]),
         method=method,
+        lora_rank=lora_rank,
         cells=tuple(cells),
         choice=choose_rate(cells, min_specificity=min_specificity(run)),
         cots=cots,

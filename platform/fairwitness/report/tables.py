@@ -96,7 +96,8 @@ def skipped_failed_table(run: Run, panels: Sequence[Panel]) -> pd.DataFrame:
         "unlearning": pd.concat(steps).rename(columns={"task_key": "key"}) if steps else pd.DataFrame(),
     }
     wanted = [
-        *("table", "status", "reason", "model", "data_set", "problem_id", "cot_step_index", "lr", "source", "key"),
+        *("table", "status", "reason", "model", "data_set", "problem_id", "cot_step_index", "method", "lora_rank"),
+        *("lr", "source", "key"),
     ]
     parts = [
         frame[frame["status"] != "ok"].assign(table=name).reindex(columns=wanted)
@@ -104,7 +105,8 @@ def skipped_failed_table(run: Run, panels: Sequence[Panel]) -> pd.DataFrame:
         if len(frame)
     ]
     joined = pd.concat([part.astype(object) for part in parts]) if parts else pd.DataFrame(columns=wanted)
-    joined["cot_step_index"] = joined["cot_step_index"].astype("Int64")
+    whole = ["cot_step_index", "lora_rank"]
+    joined[whole] = joined[whole].astype("Int64")
     return joined.reset_index(drop=True)
 
 
@@ -127,6 +129,7 @@ def _names(panel: Panel) -> dict[str, Any]:
         "model_revision": panel.model_revision,
         "data_set": panel.data_set,
         "method": panel.method or None,
+        "lora_rank": panel.lora_rank,
         "scope_key": panel.scope_key,
     }
 

@@ -29,6 +29,7 @@ def row(problem: str, step: int | None, iteration: int, **given: Any) -> dict[st
         "model": "m",
         "data_set": "d",
         "method": "ff2",
+        "lora_rank": None,
         "lr": 1e-5,
         "attempt": 1,
         "iteration": iteration,
@@ -237,8 +238,9 @@ def rated(lr: float, efficacy: float | None, specificity: float | None) -> CellF
 
     nothing = estimate(None)
     return CellFaithfulness(
-        *(f"cell-{lr}", "m", "d", "ff2", lr, estimate(efficacy), estimate(specificity)), *[nothing] * 7, 0, 0, 0, 0, {}
-    )
+        *(f"cell-{lr}", "m", "d", "ff2", None, lr, estimate(efficacy), estimate(specificity)), *[nothing] * 7,
+        0, 0, 0, 0, {},
+    )  # fmt: skip
 
 
 # FUR, Table 8: efficacy and specificity of two models, and the rates that the paper selects.

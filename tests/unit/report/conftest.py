@@ -42,7 +42,7 @@ def write_run(root: Path, *, num_problems: int = NUM_PROBLEMS, status: str = "do
     return run_dir
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run() -> Callable[..., Path]:
     return write_run
 

@@ -148,7 +148,7 @@ def test_losses_are_grouped_failures_first() -> None:
         for i in range(MAX_ITEMS + 5)
     ]
     rows.append({"table": "unlearning", "status": "failed", "reason": None, "problem_id": "q", "cot_step_index": 2})
-    groups = loss_groups(pd.DataFrame(rows).reindex(columns=[*rows[0], "data_set", "lr", "source"]))
+    groups = loss_groups(pd.DataFrame(rows).reindex(columns=[*rows[0], "data_set", "lora_rank", "lr", "source"]))
     assert [(g.status, g.count, len(g.items)) for g in groups] == [("failed", 1, 1), ("skipped", 45, MAX_ITEMS)]
     assert groups[0].reason == "no reason was recorded"
     assert groups[0].items == ("q · step 3",)
