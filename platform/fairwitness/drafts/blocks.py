@@ -62,7 +62,7 @@ def places(steps: Sequence[DraftStep]) -> list[Place]:
     """The places of the three positions: the ends of the first, the middle and the last block.
 
     A draft of fewer than three blocks has no three block ends. There the positions are counted in steps: after the
-    first, the middle and the last one. A draft of fewer than three steps gives as many places as it has steps, the earlier
+    first, the middle and the last one. A draft of fewer than three steps gives as many places as steps, the earlier
     positions first; an empty one gives none.
     """
     found = blocks(steps)
