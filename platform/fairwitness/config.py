@@ -163,23 +163,37 @@ def _explain(cls: type[BaseModel], item: Any) -> str:
     location = [part for part in item["loc"] if not str(part).startswith(("function-", "tagged-union"))]
     key = ".".join(str(part) for part in location)
     if item["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(location[-1]), list(_known_keys(cls)), n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        return f"unknown key {key!r}{hint}"
+        near = _nearest(str(location[-1]), _keys_beside(cls, location[:-1]))
+        return f"unknown key {key!r}{f'; did you mean {near!r}?' if near else ''}"
     if item["type"] == "missing":
         return f"{key}: is missing; add it"
     given = redact_refused(str(location[-1]) if location else "", item["input"])
     return f"{key or 'config'}: {item['msg']} (given: {given!r})"
 
 
-def _known_keys(cls: type[BaseModel]) -> Iterator[str]:
-    for name, info in cls.model_fields.items():
-        yield name
-        yield from _keys_of(info.annotation)
+def _nearest(word: str, known: Sequence[str]) -> str | None:
+    """The known key that was probably meant: one that continues the word or is continued by it, else a similar one."""
+    continued = [
+        key for key in known if min(len(word), len(key)) > 2 and (key.startswith(word) or word.startswith(key))
+    ]
+    near = difflib.get_close_matches(word, continued, n=1, cutoff=0.0) or difflib.get_close_matches(
+        word, known, n=1, cutoff=0.5
+    )
+    return near[0] if near else None
 
 
-def _keys_of(annotation: Any) -> Iterator[str]:
+def _keys_beside(cls: type[BaseModel], parents: Sequence[str | int]) -> list[str]:
+    """The keys that may stand below these parents. A parent that is no key is a list's number or a kind's name."""
+    classes = [cls]
+    for parent in parents:
+        fields = [one.model_fields[str(parent)] for one in classes if parent in one.model_fields]
+        kinds = [one for one in classes if "kind" in one.model_fields and one.model_fields["kind"].default == parent]
+        classes = [inner for field in fields for inner in _models_in(field.annotation)] or kinds or classes
+    return list(dict.fromkeys(name for one in classes for name in one.model_fields))
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield from _known_keys(annotation)
+        yield annotation
     for inner in getattr(annotation, "__args__", ()):
-        yield from _keys_of(inner)
+        yield from _models_in(inner)

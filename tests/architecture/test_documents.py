@@ -6,11 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from fairwitness.cli import app
 from fairwitness.config import load_config, parse_yaml, validate
 from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.problems.config import DataConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "jobs/configs").glob("*.yaml"))
@@ -37,6 +39,21 @@ def test_the_readmes_make_targets_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     for document in ("README.md", "CONTRIBUTING.md"):
         assert set(re.findall(r"`?make ([a-z-]+)", (ROOT / document).read_text())) <= targets
+
+
+def test_the_readme_says_how_many_questions_are_held_out() -> None:
+    (example,) = re.findall(r"```yaml\n(.+?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    default = DataConfig.model_fields["num_held_out"].default
+    assert f"more than {default} questions: {default} are held out" in example
+    assert f"num_held_out: {default} " in example
+
+
+def test_the_help_of_make_organism_says_where_it_trains() -> None:
+    (help_line,) = re.findall(r"^organism:.*## (.+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    (out,) = (
+        option for option in get_command(app).commands["organism"].commands["train"].params if option.name == "out"
+    )
+    assert str(out.default) in help_line
 
 
 @pytest.mark.parametrize("command", ["report", "export", "track", "organism"])

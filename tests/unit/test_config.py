@@ -105,6 +105,26 @@ def test_unknown_key_names_the_nearest(tmp_path: Path, text: str, message: str) 
         load(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("data: [{data_set: strategyqa}]", "unknown key 'data'; did you mean 'data_sets'?"),
+        ("model: [somewhere]", "unknown key 'model'; did you mean 'models'?"),
+        ("rate: 1", "unknown key 'rate'; did you mean 'rates'?"),
+        ("output_dir: x", "unknown key 'output_dir'; did you mean 'output'?"),
+        ("recipe: {method: {kind: lora, rnak: 2}}", "unknown key 'recipe.method.lora.rnak'; did you mean 'rank'?"),
+        # `precision` is a key of another kind of method, `metadata` one of another level.
+        ("recipe: {method: {kind: lora, precisio: x}}", "unknown key 'recipe.method.lora.precisio'"),
+        ("metadata: 1", "unknown key 'metadata'"),
+    ],
+)
+def test_the_hint_is_a_key_of_the_same_level(tmp_path: Path, text: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text, cls=FurSweepConfig)
+    lines = str(caught.value).splitlines()
+    assert f"{tmp_path / 'job.yaml'}: {hint}" in lines
+
+
 def test_every_refused_value_has_its_own_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, "rate: -1\ninner: {depth: 0}\nrtae: 2")

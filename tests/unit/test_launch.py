@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import signal
@@ -118,6 +119,27 @@ def test_set_up_is_quiet() -> None:
         assert not logging.getLogger("transformers").isEnabledFor(logging.INFO)
         assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
         assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_end_of_a_process_does_not_search_for_garbage() -> None:
+    # Handlers run last to first: this one after all that `set_up` and the libraries leave for the end.
+    code = """if True:
+        import atexit, gc
+        atexit.register(lambda: print(len(gc.get_objects()), gc.get_freeze_count()))
+        from fairwitness.launch.common import set_up
+        set_up()
+        import torch
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    left, frozen = map(int, ended.stdout.split())
+    assert frozen > 100_000
+    assert left < 10_000
+
+
+def test_lines_reach_a_pipe_at_once() -> None:
+    with io.TextIOWrapper(io.BufferedWriter(raw := io.BytesIO())) as pipe:
+        common.say("first line", stream=pipe)
+        assert raw.getvalue() == b"first line\n"
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -14,7 +14,7 @@ from fairwitness.launch.jobs import JOB_CONFIGS
 app = typer.Typer()
 
 RunPath = Annotated[Path, typer.Argument(help="Run directory, for example results/demo.", metavar="RUN")]
-ExportFormat = Literal["csv", "parquet"]
+ExportFormat = Literal["csv", "parquet", "datasets"]
 
 
 @app.command()
@@ -55,7 +55,9 @@ def track(
 def export(
     run: RunPath,
     out: Annotated[Path, typer.Argument(help="Folder for the files; made when it is missing.")],
-    format: Annotated[ExportFormat, typer.Option(help="csv or parquet.")] = "csv",
+    format: Annotated[
+        ExportFormat, typer.Option(help="csv, parquet, or datasets (Hugging Face, for load_from_disk).")
+    ] = "csv",
 ) -> None:
     """Writes the tables of a run as files for other tools."""
 

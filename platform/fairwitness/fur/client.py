@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairwitness.errors import DataError, FairwitnessError, ModelError
@@ -14,9 +14,11 @@ from fairwitness.fur.memory import Capacity
 from fairwitness.fur.schedule import Planned
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import HeldOut
+from fairwitness.records.progress import at_work
 
 NUM_CHECK_TASKS = 2
 NUM_CHECK_PROMPTS = 4
+_ASKED: Mapping[type, str] = {CheckItem: "self-checks", CapacityItem: "size of a group"}
 
 
 class EngineClient:
@@ -59,7 +61,8 @@ class EngineClient:
         Raises:
             DataError: None can be answered.
         """
-        found = held_out_answers(self.study, self.pool, self.spec)
+        with at_work(f"{self.study.label}: held-out answers"):
+            found = held_out_answers(self.study, self.pool, self.spec)
         if not found:
             raise DataError(f"{self.study.label}: no held-out question fits into the model's context")
         return found
@@ -70,7 +73,8 @@ class EngineClient:
         Raises:
             FairwitnessError: The engine could not answer.
         """
-        (outcome,) = list(self.pool.map(self.spec, [item]))
+        with at_work(f"{self.study.label}: {_ASKED.get(type(item), 'one group of tasks')}"):
+            (outcome,) = list(self.pool.map(self.spec, [item]))
         if outcome.error is not None:
             raise FairwitnessError(f"{self.study.label}: {outcome.error}")
         return outcome.value

@@ -16,7 +16,8 @@ from fairwitness.lm.scoring import PAD_ID
 
 BYTES_FLOAT32 = 4
 COPIES_PER_PARAMETER = 4
-"""A trained number is kept four times: itself, its gradient and AdamW's two moments."""
+"""A trained number is kept four times: itself, its gradient and AdamW's two moments. Where the model computes in
+another type there is a fifth in that type, which the backward pass needs."""
 LOGIT_COPIES = 8
 """Tensors of the size of the logits that are there at once: 7.1 in the backward pass of the loss (torch's memory
 profile), and the reference's."""
@@ -28,7 +29,8 @@ class MemoryModel:
     """Bytes that a group takes beyond the loaded model, as a function of its size.
 
     Attributes:
-        per_task_bytes: Trained weights with optimiser state and gradient, of one task.
+        per_task_bytes: Trained weights with optimiser state, gradient and, where the model computes in another type,
+            the copy it computes with, of one task.
         per_token_bytes: What one token of a differentiated pass keeps until its gradient is there.
         per_position_bytes: What one position at which logits are read keeps.
         tokens_per_row: Length of the longest row.
@@ -100,7 +102,7 @@ def memory_model(lm: LanguageModel, longest: UnlearnTask, recipe: RecipeConfig, 
     for span in longest.retain:
         positions += len(span.content) if recipe.retain == "content" else len(span.ids) - 1
     return MemoryModel(
-        per_task_bytes=_trained_numbers(lm, recipe) * COPIES_PER_PARAMETER * BYTES_FLOAT32,
+        per_task_bytes=_trained_numbers(lm, recipe) * _bytes_per_number(lm, recipe),
         per_token_bytes=_saved_bytes_per_token(lm),
         per_position_bytes=lm.facts.vocab_size * BYTES_FLOAT32 * LOGIT_COPIES,
         tokens_per_row=longest.num_tokens,
@@ -122,6 +124,14 @@ def _trained_numbers(lm: LanguageModel, recipe: RecipeConfig) -> int:
     if isinstance(recipe.method, FullFF2Config):
         return sum(w.numel() for w in weights)
     return sum(recipe.method.rank * sum(w.shape) for w in weights)
+
+
+def _bytes_per_number(lm: LanguageModel, recipe: RecipeConfig) -> int:
+    method = recipe.method
+    is_pure = isinstance(method, FullFF2Config) and method.precision == "bf16_pure"
+    kept = torch.bfloat16 if is_pure else torch.float32
+    computed = next(iter(lm.ff2_weights().values())).dtype
+    return COPIES_PER_PARAMETER * kept.itemsize + (0 if computed == kept else computed.itemsize)
 
 
 def _saved_bytes_per_token(lm: LanguageModel) -> int:

@@ -16,7 +16,7 @@ from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, problem_
 from fairwitness.fur.schedule import Planned, Schedule, engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import HeldOut, TaskResult
-from fairwitness.records.progress import Progress
+from fairwitness.records.progress import Progress, at_work
 from fairwitness.records.store import Store
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,10 @@ class StudyRun:
         unscored = [r for r in stored.values() if r.status == "ok" and not _is_scored(r)]
         others = [r for r in stored.values() if r.problem in missing and r not in unscored]
         self._store_records(others)
-        for batch in score_records(self.pool, self.client.spec, unscored):
-            stored.update({record.problem.problem_id: record for record in batch})
-            self._store_records(batch)
+        with at_work(f"{self.study.label}: probabilities of the cot_steps"):
+            for batch in score_records(self.pool, self.client.spec, unscored):
+                stored.update({record.problem.problem_id: record for record in batch})
+                self._store_records(batch)
         self.store.flush()
         return list(stored.values())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import logging
 import os
 import shlex
@@ -33,6 +35,9 @@ def set_up() -> None:
     logging.basicConfig(format="%(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("fairwitness").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _interrupt)
+    # While Python ends it would search the million objects of torch, MLflow and Ray for garbage several times: seconds
+    # after the last line, half a minute on a busy machine.
+    atexit.register(gc.freeze)
 
 
 def ended(action: Callable[[], int]) -> int:
@@ -48,8 +53,10 @@ def ended(action: Callable[[], int]) -> int:
 
 
 def say(text: str, *, stream: Any = None) -> None:
-    """Prints a line for the user."""
-    (stream or sys.stdout).write(text + "\n")
+    """Prints a line for the user, at once, also into a pipe."""
+    stream = stream or sys.stdout
+    stream.write(text + "\n")
+    stream.flush()
 
 
 def tracking_of(run_path: Path, *, uri: str | None, experiment: str | None) -> TrackingConfig:

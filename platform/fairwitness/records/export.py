@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,36 +15,55 @@ from fairwitness.records.parts import unwritable
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness_schemas import TABLES
 
+Format = Literal["csv", "parquet", "datasets"]
+
 
 def export(
-    run_path: Path | str,
-    out: Path | str,
-    format: Literal["csv", "parquet"] = "csv",
-    tables: Sequence[str] | None = None,
+    run_path: Path | str, out: Path | str, format: Format = "csv", tables: Sequence[str] | None = None
 ) -> list[Path]:
-    """Writes `<out>/<table>.<format>` for every table that has rows. In CSV a list is JSON, a null is empty.
+    """Writes every table that has rows, sorted by key.
+
+    `csv` and `parquet` give a file `<out>/<table>.<format>` per table; in CSV a list is JSON, a null is empty.
+    `datasets` makes `out` the folder of one Hugging Face `DatasetDict` with a split per table, for
+    `datasets.load_from_disk(out)`.
 
     Args:
         run_path: The run directory.
         out: Folder to write to; made when it is missing. Files there of the same names are replaced.
-        format: csv or parquet.
+        format: csv, parquet or datasets.
         tables: Names of tables; None for all.
 
     Returns:
-        The files written.
+        The files written; with `datasets` the folder.
 
     Raises:
         StoreError: There is no run, a table is unknown or cannot be read, or `out` cannot be written.
     """
     store = RunDirectory.at(run_path).store(create=False)
+    read = ((name, store.read(name)) for name in (TABLES if tables is None else tables))
+    found = ((name, rows.sort_by("key")) for name, rows in read if rows.num_rows)
+    if format == "datasets":
+        return _write_datasets(dict(found), Path(out))
     written = []
-    for name in TABLES if tables is None else tables:
-        rows = store.read(name)
-        if rows.num_rows:
-            path = Path(out) / f"{name}.{format}"
-            _write(rows.sort_by("key"), path, format)
-            written.append(path)
+    for name, rows in found:
+        path = Path(out) / f"{name}.{format}"
+        _write(rows, path, format)
+        written.append(path)
     return written
+
+
+def _write_datasets(tables: Mapping[str, pa.Table], out: Path) -> list[Path]:
+    import datasets
+
+    splits = datasets.DatasetDict({name: datasets.Dataset(rows) for name, rows in tables.items()})
+    datasets.disable_progress_bars()
+    try:
+        splits.save_to_disk(out)
+    except OSError as error:
+        raise unwritable(out, error) from error
+    finally:
+        datasets.enable_progress_bars()
+    return [out]
 
 
 def _write(rows: pa.Table, path: Path, format: str) -> None:

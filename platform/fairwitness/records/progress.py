@@ -1,9 +1,12 @@
-"""Progress of a job on stderr: items done, rate, time left, skipped and failed."""
+"""Progress of a job on stderr: items done, rate, time left, skipped and failed; a sign of life where none is counted."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
@@ -11,21 +14,29 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+BEAT_S = 60.0
+"""Seconds between two lines where there is no terminal."""
+
 
 class Progress:
-    """A bar on a terminal; elsewhere one line at the start and one at the end. Leaves a clean line after Ctrl-C."""
+    """A bar on a terminal; elsewhere a line at the start, one a minute, and one at the end.
 
-    def __init__(self, total: int, label: str, *, console: Console | None = None) -> None:
+    Leaves a clean line after Ctrl-C.
+    """
+
+    def __init__(self, total: int, label: str, *, console: Console | None = None, every_s: float = BEAT_S) -> None:
         """Makes a progress display that `with` starts.
 
         Args:
             total: How many items there are, those skipped by a resumed job not counted.
             label: What they are, for example "unlearning tasks".
             console: Where to show it; by default stderr.
+            every_s: Seconds between two lines where there is no terminal.
         """
         self.total, self.label = total, label
         self.num_ok = self.num_skipped = self.num_failed = 0
         self._console = console or Console(file=sys.stderr)
+        self._every_s, self._beating = every_s, ExitStack()
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
@@ -50,12 +61,14 @@ class Progress:
             self._bar.start()
         else:
             self._line(f"{self.label}: {self.total} to do")
+            self._beating.enter_context(heartbeat(self._beat, every_s=self._every_s))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Removes the bar and prints the last line."""
+        self._beating.close()
         if self._console.is_terminal:
             self._bar.stop()
         end = "" if error is None else "; stopped before the end"
@@ -74,6 +87,13 @@ class Progress:
         parts = [f"{self.num_done} of {self.total}", self._trouble(), f"in {took_s:.1f} s", self._rate()]
         return ", ".join(part for part in parts if part)
 
+    def _beat(self) -> None:
+        took_s = time.monotonic() - self._began_s
+        left = (
+            f", about {duration((self.total - self.num_done) * took_s / self.num_done)} left" if self.num_done else ""
+        )
+        self._line(f"{self.label}: {self.summary()}{left}")
+
     def _rate(self) -> str:
         took_s = time.monotonic() - self._began_s
         return f"{self.num_done / took_s:.3g}/s" if self.num_done and took_s > 0 else ""
@@ -83,4 +103,46 @@ class Progress:
         return ", ".join(f"{count} {what}" for count, what in counts if count)
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        _print(self._console, text)
+
+
+@contextmanager
+def at_work(label: str, *, console: Console | None = None, every_s: float = BEAT_S) -> Iterator[None]:
+    """For work without items to count: a spinner on a terminal, elsewhere a line a minute and nothing before."""
+    console = console or Console(file=sys.stderr)
+    began_s = time.monotonic()
+
+    def beat() -> None:
+        _print(console, f"{label}: at work for {duration(time.monotonic() - began_s)}")
+
+    with console.status(label) if console.is_terminal else heartbeat(beat, every_s=every_s):
+        yield
+
+
+@contextmanager
+def heartbeat(beat: Callable[[], None], *, every_s: float = BEAT_S) -> Iterator[None]:
+    """Calls `beat` again and again while the block runs, from a thread: one group of tasks may take many minutes."""
+    ended = threading.Event()
+
+    def run() -> None:
+        while not ended.wait(every_s):
+            beat()
+
+    thread = threading.Thread(target=run, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def duration(seconds: float) -> str:
+    """A time for people: `75 s`, `12 min`, `3.4 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)

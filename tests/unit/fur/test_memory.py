@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from fairwitness.fur import memory
-from fairwitness.fur.config import EngineConfig, LoraConfig, RecipeConfig
+from fairwitness.fur.config import EngineConfig, FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.memory import MemoryModel, capacity, free_bytes, memory_model
-from fairwitness.lm.model import LanguageModel
+from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.grouped import GroupedFF2
+from fairwitness.lm.model import LanguageModel, load
 from tests.helpers.fur_tasks import make_tasks
 
 MODEL = MemoryModel(
@@ -56,6 +59,54 @@ def test_trained_numbers_are_counted_with_gradient_and_moments(
     assert full.tokens_per_task == sum(len(span.ids) for span in task.retain)
     assert full.tokens_per_row == task.num_tokens == max(len(span.ids) for span in (task.forget, *task.retain))
     assert full.per_position_bytes % (4 * lm.facts.vocab_size) == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "method", "bytes_per_number"),
+    [
+        ("float32", FullFF2Config(), 4 * 4),
+        ("bfloat16", FullFF2Config(), 4 * 4 + 2),
+        ("float32", FullFF2Config(precision="bf16_pure"), 4 * 2 + 4),
+        ("bfloat16", FullFF2Config(precision="bf16_pure"), 4 * 2),
+        ("bfloat16", LoraConfig(rank=3), 4 * 4 + 2),
+    ],
+)
+def test_the_copy_that_the_model_computes_with_is_counted(
+    dtype: str, method: FullFF2Config | LoraConfig, bytes_per_number: int, tiny_folder: Callable[[str], Path]
+) -> None:
+    lm = load(ModelConfig.model_validate({"model": str(tiny_folder("llama")), "dtype": dtype}))
+    (task,) = make_tasks(lm, 1)
+    num_tasks = 3
+    if isinstance(method, FullFF2Config):
+        kept = torch.bfloat16 if method.precision == "bf16_pure" else torch.float32
+        variants = GroupedFF2.full(lm.model, lm.ff2_names, num_tasks, kept)
+    else:
+        variants = GroupedFF2.lora(lm.model, lm.ff2_names, [1, 2, 3], rank=method.rank, alpha=1.0, dropout=0.0)
+    parameters = variants.parameters()
+    owned = {p.untyped_storage().data_ptr() for p in (*lm.model.parameters(), *parameters)}
+    shapes = {shape for p in parameters for shape in (tuple(p.shape), (len(p), *reversed(p.shape[1:])))}
+    copies: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        pointer = tensor.untyped_storage().data_ptr()
+        if tuple(tensor.shape) in shapes and pointer not in owned:
+            copies[pointer] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    optimizer = torch.optim.AdamW(parameters)
+    with variants, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        logits = lm.model(input_ids=torch.zeros(num_tasks, 5, dtype=torch.long), use_cache=False).logits
+    logits.float().square().mean().backward()
+    optimizer.step()
+    state = [value for p in parameters for value in optimizer.state[p].values() if value.shape == p.shape]
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    held = sum(tensor.nbytes for tensor in (*parameters, *gradients, *state)) + sum(copies.values())
+    numbers = sum(p.numel() for p in parameters)
+    # Nothing is computed before the first layer's map whose gradient would need a copy of that map.
+    first = parameters[0].numel() // num_tasks
+    estimate = memory_model(lm, task, RecipeConfig(method=method), 512).per_task_bytes
+    assert estimate == numbers // num_tasks * bytes_per_number
+    assert estimate - 4 * first <= held / num_tasks <= estimate
 
 
 def test_positions_are_those_at_which_training_reads_logits(tiny_llama: LanguageModel) -> None:

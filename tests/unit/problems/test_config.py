@@ -44,7 +44,9 @@ def test_the_examples_of_the_guide_are_valid() -> None:
     examples = re.findall(r"```yaml\n(.*?)```", guide, flags=re.DOTALL)
     assert len(examples) >= 3
     for example in examples:
-        validate(DataConfig, parse_yaml(example)["data"], "guide")
+        # As in a job's file, so that one can be copied there.
+        for entry in parse_yaml(example)["data_sets"]:
+            validate(DataConfig, entry, "guide")
     for name in (*DEFINITIONS, *FieldMap.model_fields):
         assert f"| `{name}` |" in guide
 

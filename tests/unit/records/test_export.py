@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import datasets
 import pyarrow.parquet as pq
 import pytest
 
@@ -39,6 +40,26 @@ def test_csv_has_the_rows_that_count_with_lists_as_json(run: Path, tmp_path: Pat
 def test_parquet_is_one_file_per_table(run: Path, tmp_path: Path) -> None:
     (path,) = export(run, tmp_path / "out", "parquet", ["unlearning"])
     assert pq.read_table(path)["probs"].to_pylist() == [[0.5, 0.5]] * 4
+
+
+def test_datasets_load_with_a_split_per_table(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    assert export(run, out, "datasets") == [out]
+    assert capsys.readouterr() == ("", "")
+    loaded = datasets.load_from_disk(out)
+    assert list(loaded) == ["cots", "unlearning"]
+    assert loaded["unlearning"].select_columns(["key", "probs", "reason"])[:2] == {
+        "key": ["t0/1", "t0/2"],
+        "probs": [[0.5, 0.5]] * 2,
+        "reason": [None] * 2,
+    }
+    # The same rows, with the same types, as Parquet gives.
+    for path in export(run, tmp_path / "parquet", "parquet"):
+        table = pq.read_table(path)
+        assert loaded[path.stem].data.table.cast(table.schema).equals(table)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"file: cannot be written"):
+        export(run, tmp_path / "file", "datasets")
 
 
 def test_a_folder_that_cannot_be_written_and_an_unknown_table_are_named(run: Path, tmp_path: Path) -> None:
