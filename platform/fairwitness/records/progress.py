@@ -1,4 +1,4 @@
-"""Progress of a job on stderr: items done, rate, time left, skipped and failed; a sign of life where none is counted."""
+"""Progress of a job on stderr: items done, rate, time left, skipped and failed; a sign of life where it counts none."""
 
 from __future__ import annotations
 
