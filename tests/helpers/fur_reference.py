@@ -83,7 +83,7 @@ def _kl(plain: PlainPolicy, retain: Sequence[StepTokens], recipe: RecipeConfig) 
     divergences = []
     for step in retain:
         content = [position for word in step.words for position in word]
-        positions = content if recipe.retain == "content" else list(range(1, len(step.ids)))
+        positions = content if recipe.retain == "content" else list(range(1, len(step.ids) + 1))
         after = [position - 1 for position in positions]
         policy = Categorical(logits=logprobs_of(plain.policy, step.ids)[after])
         reference = Categorical(logits=logprobs_of(plain.reference, step.ids)[after].detach())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from fairwitness.config import Config
 from fairwitness.fur.npo import KlDirection
+from fairwitness.fur.presets import PRESETS, expand_preset
+
+EligibleRule = Literal["content_words", "content_tokens"]
 
 
 class FullFF2Config(Config):
@@ -32,14 +36,20 @@ class LoraConfig(Config):
 
 
 class RecipeConfig(Config):
-    """How one reasoning step is unlearned (FUR §4.1 and App. E)."""
+    """How one reasoning step is unlearned (FUR §4.1 and App. E).
+
+    It may be the name of a preset (`default`, `paper`, `reference`), or hold one as `preset` beside the keys to change.
+    """
 
     objective: Literal["per_step", "per_word"] = "per_step"
     """`per_step`: one ratio per cot_step from the summed log-probability of its content tokens; `per_word`: one per
     content word, then their mean."""
+    eligible: EligibleRule = "content_words"
+    """Which cot_steps are unlearned or retained. `content_words`: those of at least two content words;
+    `content_tokens`: those of more than two tokens of content words."""
     retain: Literal["content", "reference"] = "content"
-    """`content`: KL on the content tokens of `num_retain` cot_steps; `reference`: one cot_step, all positions, prompt
-    included."""
+    """`content`: KL on the content tokens of `num_retain` cot_steps; `reference`: the first eligible cot_step of one
+    problem, all positions, prompt included."""
     num_retain: int = Field(4, ge=1, le=64)
     """How many other problems give one cot_step each to the retain set."""
     kl_direction: KlDirection = "policy_from_reference"
@@ -58,6 +68,20 @@ class RecipeConfig(Config):
     """AdamW's decoupled weight decay."""
     method: Annotated[FullFF2Config | LoraConfig, Field(discriminator="kind")] = FullFF2Config()
     """What is trained."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expanded(cls, given: Any) -> Any:
+        return expand_preset(given)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        # An editor has to accept what `expand_preset` does.
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        name = {"type": "string", "enum": list(PRESETS)}
+        text = "Values to start from; other keys take precedence."
+        schema["properties"] = {"preset": {**name, "description": text}, **schema["properties"]}
+        return {"anyOf": [name, schema]}
 
 
 class CotConfig(Config):

@@ -215,7 +215,9 @@ def _with_cot(study: Study, record: CotRecord, cot: CotOutcome) -> CotRecord:
 
 
 def _steps(study: Study, cot_ids: Ids) -> tuple[CotStep, ...]:
-    return tuple(cot_steps(partial(decode, study.encoder.tokenizer), cot_ids)) if cot_ids else ()
+    if not cot_ids:
+        return ()
+    return tuple(cot_steps(partial(decode, study.encoder.tokenizer), cot_ids, eligible=study.config.recipe.eligible))
 
 
 def _score_item(batch: Sequence[CotRecord]) -> StepScoreItem:

@@ -100,7 +100,7 @@ def memory_model(lm: LanguageModel, longest: UnlearnTask, recipe: RecipeConfig, 
     """Measures what one token keeps for the backward pass, and counts the rest."""
     positions = len(longest.forget.content)
     for span in longest.retain:
-        positions += len(span.content) if recipe.retain == "content" else len(span.ids) - 1
+        positions += len(span.content) if recipe.retain == "content" else len(span.ids)
     return MemoryModel(
         per_task_bytes=_trained_numbers(lm, recipe) * _bytes_per_number(lm, recipe),
         per_token_bytes=_saved_bytes_per_token(lm),

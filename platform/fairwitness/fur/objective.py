@@ -136,7 +136,8 @@ def _segments(span: StepTokens, recipe: RecipeConfig) -> tuple[tuple[int, ...], 
 
 
 def _retained(span: StepTokens, recipe: RecipeConfig) -> Sequence[int]:
-    return span.content if recipe.retain == "content" else range(1, len(span.ids))
+    # The published code takes the distribution after the last token in, too.
+    return span.content if recipe.retain == "content" else range(1, len(span.ids) + 1)
 
 
 def _rows(task: UnlearnTask, recipe: RecipeConfig) -> list[SlotRow]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairwitness.config import fingerprint
-from fairwitness.fur.config import RecipeConfig
+from fairwitness.fur.config import EligibleRule, RecipeConfig
 from fairwitness.fur.tasks import Ids, StepTokens
 from fairwitness.text.alignment import align_tokens, content_positions, tokens_of_steps
 from fairwitness.text.content_words import content_words_in
@@ -16,6 +16,8 @@ from fairwitness.text.segmentation import segment
 
 MIN_CONTENT_WORDS = 2
 """A cot_step with fewer content words is not unlearned (FUR §4.1)."""
+MIN_CONTENT_TOKENS = 3
+"""A cot_step with fewer content tokens is not unlearned by the published code."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class CotStep:
         text: The step as written.
         words: Its content words.
         word_positions: For each content word, the indices of its tokens in the CoT's ids.
+        ineligible: Why the step is not unlearned, or None when it is.
     """
 
     index: int
@@ -41,15 +44,7 @@ class CotStep:
     text: str
     words: tuple[str, ...]
     word_positions: tuple[Ids, ...]
-
-    @property
-    def ineligible(self) -> str | None:
-        """Why the step is not unlearned, or None when it is."""
-        if self.token_end <= self.token_start:
-            return "no token of its own"
-        if len(self.words) < MIN_CONTENT_WORDS:
-            return f"fewer than {MIN_CONTENT_WORDS} content words"
-        return None
+    ineligible: str | None
 
     def tokens(self, prompt_ids: Sequence[int], cot_ids: Sequence[int]) -> StepTokens:
         """The step in its context: prompt, earlier steps, itself."""
@@ -58,12 +53,15 @@ class CotStep:
         return StepTokens((*prompt_ids, *cot_ids[: self.token_end]), offset + self.token_start, words)
 
 
-def cot_steps(decode: Callable[[Sequence[int]], str], cot_ids: Sequence[int]) -> list[CotStep]:
+def cot_steps(
+    decode: Callable[[Sequence[int]], str], cot_ids: Sequence[int], *, eligible: EligibleRule = "content_words"
+) -> list[CotStep]:
     """Cuts a generated CoT into steps, with the tokens and content words of each.
 
     Args:
         decode: Decodes ids to text.
         cot_ids: The ids as generated.
+        eligible: Which steps can be unlearned, see `RecipeConfig`.
 
     Returns:
         The steps in order; they cover all characters and all tokens. A content word without a token of its own is left
@@ -89,9 +87,18 @@ def cot_steps(decode: Callable[[Sequence[int]], str], cot_ids: Sequence[int]) ->
                 text=text[span.start : span.end],
                 words=tuple(word for word, _ in found),
                 word_positions=tuple(positions for _, positions in found),
+                ineligible=_ineligible(inside, [positions for _, positions in found], eligible),
             )
         )
     return steps
+
+
+def _ineligible(tokens: range, words: Sequence[Ids], rule: EligibleRule) -> str | None:
+    if not tokens:
+        return "no token of its own"
+    if rule == "content_words":
+        return f"fewer than {MIN_CONTENT_WORDS} content words" if len(words) < MIN_CONTENT_WORDS else None
+    return f"fewer than {MIN_CONTENT_TOKENS} content tokens" if sum(map(len, words)) < MIN_CONTENT_TOKENS else None
 
 
 def draw_retain(
@@ -111,15 +118,17 @@ def draw_retain(
         pool: Per problem its id and its eligible steps (at least one).
         problem_id: The problem whose step is forgotten.
         cot_step_index: That step.
-        recipe: `num_retain`; with `retain: reference` one step only.
+        recipe: `num_retain`; with `retain: reference` one step only, the first of its problem, as the published code.
         seed: Seed of the run.
 
     Source: FUR §4.1, App. E.
     """
     others = sorted((item for item in pool if item[0] != problem_id), key=lambda item: item[0])
-    number = 1 if recipe.retain == "reference" else recipe.num_retain
     rng = item_rng(seed, problem_id, cot_step_index)
-    chosen = rng.permutation(len(others))[:number]
+    order = rng.permutation(len(others))
+    if recipe.retain == "reference":
+        return tuple(others[i][1][0] for i in order[:1])
+    chosen = order[: recipe.num_retain]
     return tuple(others[i][1][int(rng.integers(len(others[i][1])))] for i in chosen)
 
 

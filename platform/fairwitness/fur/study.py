@@ -137,6 +137,7 @@ def _study(
         data=data.content_key,
         seed=config.seed,
         cot=config.cot.model_dump(mode="json"),
+        eligible=config.recipe.eligible,
         code=code_revision(),
         segmenter=segmenter_revision(),
         tagger=tagger_revision(),

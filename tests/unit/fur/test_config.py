@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from fairwitness.config import Config, load_config, to_yaml, validate
+from fairwitness.config import Config, load_config, parse_yaml, to_yaml, validate
 from fairwitness.errors import ConfigError
 from fairwitness.fur.config import CotConfig, EngineConfig, FullFF2Config, LoraConfig, MeasureConfig, RecipeConfig
+from fairwitness.fur.presets import PRESETS
+from fairwitness.fur.sweep_config import FurSweepConfig
 
 
 def test_defaults_are_those_of_the_paper() -> None:
@@ -82,3 +84,70 @@ def test_the_kind_chooses_the_method(tmp_path: Path) -> None:
     path.write_text("method: {kind: lora, rank: 128}\n", encoding="utf-8")
     assert load_config(RecipeConfig, path).method == LoraConfig(rank=128)
     assert load_config(RecipeConfig, path, ["method.rank=8", "beta=1e-1"]).method == LoraConfig(rank=8)
+
+
+def test_presets_are_the_columns_of_what_is_documented() -> None:
+    default, paper, reference = (RecipeConfig.model_validate(name) for name in ("default", "paper", "reference"))
+    assert default == RecipeConfig()
+    differs = {name for name in RecipeConfig.model_fields if getattr(paper, name) != getattr(default, name)}
+    assert differs == {"objective"}
+    assert paper.objective == "per_word"
+    differs = {name for name in RecipeConfig.model_fields if getattr(reference, name) != getattr(default, name)}
+    assert differs == {"eligible", "retain", "kl_direction", "method"}
+    assert (reference.eligible, reference.retain) == ("content_tokens", "reference")
+    assert reference.kl_direction == "reference_from_policy"
+    assert reference.method == FullFF2Config(precision="bf16_pure")
+    assert set(PRESETS) == {"default", "paper", "reference"}
+
+
+def test_a_key_beside_the_preset_takes_precedence_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("preset: reference\nbeta: 0.2\nmethod: {kind: lora, rank: 32}\n", encoding="utf-8")
+    recipe = load_config(RecipeConfig, path, ["num_iterations=3"])
+    assert (recipe.beta, recipe.num_iterations, recipe.method) == (0.2, 3, LoraConfig(rank=32))
+    assert (recipe.retain, recipe.objective) == ("reference", "per_step")
+
+
+def test_the_resolved_configuration_shows_values_not_the_presets_name(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(
+        "name: x\nmodels: [{model: m}]\ndata_sets: [{data_set: arc_challenge}]\nrates: [1e-5]\nrecipe: reference\n",
+        encoding="utf-8",
+    )
+    config = load_config(FurSweepConfig, path)
+    assert config.recipe == RecipeConfig.model_validate("reference")
+    shown = parse_yaml(to_yaml(config))["recipe"]
+    assert shown.keys() == RecipeConfig.model_fields.keys()
+    assert shown["method"] == {"kind": "ff2", "precision": "bf16_pure"}
+    path.write_text(to_yaml(config), encoding="utf-8")
+    assert load_config(FurSweepConfig, path) == config
+
+
+@pytest.mark.parametrize("given", ["refrence", {"preset": "refrence"}], ids=["word", "key"])
+def test_an_unknown_preset_names_its_neighbour(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"unknown preset 'refrence'; did you mean 'reference'\? \(known are default"):
+        validate(RecipeConfig, given, "test")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"preset": None}, "unknown preset None"),
+        ({"preset": ["paper"]}, "unknown preset"),
+        ({"preset": "paper", "btea": 1}, "unknown key 'btea'; did you mean 'beta'"),
+        ({"preset": "paper", "beta": -1}, "beta"),
+        (["paper"], "config: "),
+        (7, "config: "),
+    ],
+)
+def test_a_preset_that_cannot_be_read_is_refused(given: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        validate(RecipeConfig, given, "test")
+
+
+def test_editors_accept_a_presets_name_and_a_preset_beside_other_keys() -> None:
+    schema = FurSweepConfig.model_json_schema()
+    word, mapping = schema["$defs"]["RecipeConfig"]["anyOf"]
+    assert word["enum"] == list(PRESETS) == mapping["properties"]["preset"]["enum"]
+    assert mapping["properties"].keys() == {"preset", *RecipeConfig.model_fields}
+    assert mapping["additionalProperties"] is False

@@ -115,6 +115,26 @@ def check_tiles(steps: Sequence[CotStep], num_chars: int, num_tokens: int) -> No
         assert len(step.words) == len(step.word_positions)
 
 
+@pytest.mark.parametrize(
+    ("pieces", "by_words", "by_tokens"),
+    [
+        # One word of four tokens; two words of one token each; two words of three tokens together.
+        (("Photo", "syn", "the", "sis", "."), "fewer than 2 content words", None),
+        (("Foxes", " sleep", "."), None, "fewer than 3 content tokens"),
+        (("Fox", "es", " sleep", "."), None, None),
+        (("So", " it", " is", "."), "fewer than 2 content words", "fewer than 3 content tokens"),
+    ],
+)
+def test_eligible_by_words_or_by_tokens(pieces: tuple[str, ...], by_words: str | None, by_tokens: str | None) -> None:
+    def spelled(ids: Sequence[int]) -> str:
+        return "".join(pieces[i] for i in ids)
+
+    (step,) = cot_steps(spelled, range(len(pieces)))
+    assert step.ineligible == by_words
+    (step,) = cot_steps(spelled, range(len(pieces)), eligible="content_tokens")
+    assert step.ineligible == by_tokens
+
+
 def test_no_ids_give_no_steps() -> None:
     assert cot_steps(spell, ()) == []
 
@@ -175,9 +195,10 @@ def test_reference_option_retains_one() -> None:
     pool = make_pool(9)
     recipe = RecipeConfig(retain="reference", num_retain=4)
     drawn = draw_retain(pool, "p3", 1, recipe, seed=0)
-    assert len(drawn) == 1
-    # The first problem of the usual draw: the two options differ in the number only.
-    assert owners(drawn)[0] == owners(draw_retain(pool, "p3", 1, RecipeConfig(), seed=0))[0]
+    # The first problem of the usual draw, and of that problem the first step.
+    first = owners(draw_retain(pool, "p3", 1, RecipeConfig(), seed=0))[0]
+    assert [step.ids for step in drawn] == [(first, 0)]
+    assert draw_retain(make_pool(1), "p0", 0, recipe, seed=0) == ()
 
 
 def test_item_rng_depends_on_every_part() -> None:
