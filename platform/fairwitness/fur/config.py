@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, GetJsonSchemaHandler, model_validator
-from pydantic_core import CoreSchema
+from pydantic import ConfigDict, Field, model_validator
 
 from fairwitness.config import Config
 from fairwitness.fur.npo import KlDirection
@@ -35,11 +34,22 @@ class LoraConfig(Config):
     """Share of the adapter's inputs that is zeroed in training."""
 
 
+def _accept_presets(schema: dict[str, Any]) -> None:
+    # An editor has to accept what `expand_preset` does.
+    name = {"type": "string", "enum": list(PRESETS)}
+    preset = {**name, "description": "Values to start from; other keys take precedence."}
+    mapping = {**schema, "properties": {"preset": preset, **schema["properties"]}}
+    schema.clear()
+    schema["anyOf"] = [name, mapping]
+
+
 class RecipeConfig(Config):
     """How one reasoning step is unlearned (FUR §4.1 and App. E).
 
     It may be the name of a preset (`default`, `paper`, `reference`), or hold one as `preset` beside the keys to change.
     """
+
+    model_config = ConfigDict(json_schema_extra=_accept_presets)
 
     objective: Literal["per_step", "per_word"] = "per_step"
     """`per_step`: one ratio per cot_step from the summed log-probability of its content tokens; `per_word`: one per
@@ -73,15 +83,6 @@ class RecipeConfig(Config):
     @classmethod
     def _expanded(cls, given: Any) -> Any:
         return expand_preset(given)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        # An editor has to accept what `expand_preset` does.
-        schema = handler.resolve_ref_schema(handler(core_schema))
-        name = {"type": "string", "enum": list(PRESETS)}
-        text = "Values to start from; other keys take precedence."
-        schema["properties"] = {"preset": {**name, "description": text}, **schema["properties"]}
-        return {"anyOf": [name, schema]}
 
 
 class CotConfig(Config):
