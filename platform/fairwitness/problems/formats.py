@@ -125,7 +125,10 @@ def read_parquet(source: str, data: bytes, form: TextFormat) -> Iterator[Entry]:
     return (Entry(line, values) for line, values in enumerate(table.to_pylist(), start=1))
 
 
-FORMATS: Mapping[str, Callable[[str, bytes, TextFormat], Iterator[Entry]]] = MappingProxyType(
+Reader = Callable[[str, bytes, TextFormat], Iterator[Entry]]
+"""Reads a file of one format: its name (for messages), its bytes, and how its text is to be taken."""
+
+FORMATS: Mapping[str, Reader] = MappingProxyType(
     {
         ".jsonl": read_jsonl,
         ".ndjson": read_jsonl,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairwitness.errors import DataError
-from fairwitness.problems.formats import FORMATS, TextFormat
+from fairwitness.problems.formats import FORMATS, Reader, TextFormat
 from fairwitness.problems.records import ReadResult, Record, Refused
 
 _ENDINGS = ", ".join(FORMATS)
@@ -30,14 +30,27 @@ def read_files(path: str, *, encoding: str = "utf-8", csv_header: bool = True) -
     refused: list[Refused] = []
     digest = hashlib.sha256()
     for file in find_files(path):
-        data = _read_bytes(file)
-        digest.update(f"{file.name}:{hashlib.sha256(data).hexdigest()};".encode())
-        entries = FORMATS[file.suffix.lower()](str(file), data, TextFormat(encoding, csv_header))
-        for number, entry in enumerate(entries, start=1):
-            record = Record(str(file), entry.line, number, entry.values)
-            fault = record.refuse("", entry.fault) if entry.fault else text_fault(record)
-            refused.append(fault) if fault else records.append(record)
+        found = read_file(file, FORMATS[file.suffix.lower()], TextFormat(encoding, csv_header))
+        digest.update(f"{file.name}:{found.content_hash};".encode())
+        records += found.records
+        refused += found.refused
     return ReadResult(records, refused, digest.hexdigest()[:32])
+
+
+def read_file(file: Path, read: Reader, form: TextFormat) -> ReadResult:
+    """Reads one file whose format is known.
+
+    Raises:
+        DataError: It cannot be read as a whole.
+    """
+    data = _read_bytes(file)
+    records: list[Record] = []
+    refused: list[Refused] = []
+    for number, entry in enumerate(read(str(file), data, form), start=1):
+        record = Record(str(file), entry.line, number, entry.values)
+        fault = record.refuse("", entry.fault) if entry.fault else text_fault(record)
+        refused.append(fault) if fault else records.append(record)
+    return ReadResult(records, refused, hashlib.sha256(data).hexdigest())
 
 
 def find_files(path: str) -> list[Path]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairwitness.errors import StoreError
+from fairwitness.records.conditions import one_of
 from fairwitness.records.run_dir import run_rows
 from fairwitness.records.store import Store
 
@@ -121,7 +122,7 @@ def _latest_run(store: Store, run_dir: Path) -> dict[str, Any]:
 
 
 def _within(column: str, keys: Sequence[str] | None) -> pc.Expression | None:
-    return None if keys is None else pc.field(column).isin(list(keys))
+    return None if keys is None else one_of(column, keys)
 
 
 def _problems(store: Store, data_sets: Sequence[str], used_keys: pd.Series[str]) -> pd.DataFrame:

@@ -1,0 +1,122 @@
+"""How far ratings go with ff-soft: correlations with intervals, and the mean rating of each bin. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from fairwitness.fur.sets import item_rng
+from fairwitness.fur.step_study.bins import BINS, Bin
+from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
+from fairwitness.stats.correlation import Correlation, pearson, spearman
+
+PAPER_PEARSON = 0.15
+"""Pearson of ratings and ff-soft over 100 steps (FUR, §6.4)."""
+
+
+@dataclass(frozen=True)
+class RatingSummary:
+    """Ratings of one model on one data set, or of all together.
+
+    Attributes:
+        model: Name of the model; None for all.
+        data_set: Name of the data set; None for all.
+        num_raters: People who rated.
+        num_ratings: Ratings.
+        num_steps: Steps that have a rating and an ff-soft. A step rated by several people counts once, by their mean.
+        num_undefined: Rated steps without ff-soft; they are in no figure.
+        pearson: Of rating and ff-soft, over steps.
+        spearman: The same by ranks.
+        means: Mean rating of the steps of each bin, 1 to 5.
+    """
+
+    model: str | None
+    data_set: str | None
+    num_raters: int
+    num_ratings: int
+    num_steps: int
+    num_undefined: int
+    pearson: Correlation
+    spearman: Correlation
+    means: Mapping[Bin, Estimate]
+
+    @property
+    def label(self) -> str:
+        """Model and data set, for people."""
+        return "all" if self.model is None else f"{self.model} on {self.data_set}"
+
+
+def summarise_ratings(ratings: pd.DataFrame, *, seed: int = 0) -> list[RatingSummary]:
+    """Summaries of the rows of `ratings`: of all together, then of each model and data set.
+
+    The problem is the unit of the intervals: where every problem has one step, Fisher's z, otherwise problems are
+    resampled.
+
+    Args:
+        ratings: Rows of the table `ratings`; those without a rating are passed over.
+        seed: Seed of the resamples.
+
+    Returns:
+        Empty when there is no rating. With one model and data set the two summaries are equal but for their names, and
+        only the named one is given.
+    """
+    rated = ratings[ratings["rating"].notna()]
+    groups = [(str(model), str(data), part) for (model, data), part in rated.groupby(["model", "data_set"])]
+    named = [_summary(part, model, data, seed) for model, data, part in groups]
+    return named if len(named) < 2 else [_summary(rated, None, None, seed), *named]
+
+
+def describe_summary(summary: RatingSummary) -> Iterator[str]:
+    """The summary in lines for a terminal."""
+    raters = f"{summary.num_raters} rater{'s' * (summary.num_raters != 1)}"
+    yield f"{summary.label}: {summary.num_ratings} ratings of {summary.num_steps} steps by {raters}"
+    if summary.num_undefined:
+        yield f"  {summary.num_undefined} rated steps have no ff-soft and are left out"
+    for name, found in (("Pearson", summary.pearson), ("Spearman", summary.spearman)):
+        yield f"  {name} of rating and ff-soft: {_shown(found)}"
+    for name, mean in summary.means.items():
+        if mean.value is not None:
+            interval = "" if mean.low is None else f" (95% interval {mean.low:.2f} to {mean.high:.2f})"
+            yield f"  mean rating, {name}: {mean.value:.2f}{interval}, {int(mean.denominator)} steps"
+
+
+def _summary(rated: pd.DataFrame, model: str | None, data_set: str | None, seed: int) -> RatingSummary:
+    steps = rated.groupby("item_key", sort=True).agg(
+        rating=("rating", "mean"),
+        ff_soft=("ff_soft", "first"),
+        bin=("bin", "first"),
+        data_set=("data_set", "first"),
+        problem_id=("problem_id", "first"),
+    )
+    known = steps[steps["ff_soft"].notna()]
+    problems = (known["data_set"] + "\0" + known["problem_id"]).to_numpy(dtype=str)
+    x, y = known["rating"].to_numpy(dtype=float), known["ff_soft"].to_numpy(dtype=float)
+    name = (model or "", data_set or "")
+    return RatingSummary(
+        model=model,
+        data_set=data_set,
+        num_raters=int(rated["rater"].nunique()),
+        num_ratings=len(rated),
+        num_steps=len(known),
+        num_undefined=len(steps) - len(known),
+        pearson=pearson(x, y, problems, rng=item_rng(seed, "ratings", *name, "pearson")),
+        spearman=spearman(x, y, problems, rng=item_rng(seed, "ratings", *name, "spearman")),
+        means={one: _mean(known, problems, one, seed, name) for one in BINS},
+    )
+
+
+def _mean(known: pd.DataFrame, problems: object, one: Bin, seed: int, name: tuple[str, str]) -> Estimate:
+    inside = (known["bin"] == one).to_numpy()
+    if not inside.any():
+        return undefined("no rated step")
+    rng = item_rng(seed, "ratings", *name, one)
+    return cluster_mean(known["rating"].to_numpy(dtype=float)[inside], problems[inside], rng=rng)  # type: ignore[index]
+
+
+def _shown(found: Correlation) -> str:
+    if found.value is None:
+        return f"undefined ({found.reason})"
+    interval = f"95% interval {found.low:.3f} to {found.high:.3f}" if found.low is not None else found.reason
+    return f"{found.value:.4f} ({interval}; p = {found.p_value:.2g}; {found.num_points} steps)"
