@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from fairwitness.config import fingerprint
 from fairwitness.errors import ConfigError, StoreError
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, cell_faithfulness, choose_rate
+from fairwitness.fur.methods import method_name
 from fairwitness.fur.sets import item_rng
 from fairwitness.fur.step_results import step_results
 from fairwitness.fur.step_study.bins import Candidate
@@ -28,7 +29,17 @@ MIN_SPECIFICITY = 95.0
 
 _COLUMNS = [
     *("task_key", "cell_key", "scope_key", "attempt", "iteration", "model", "data_set", "problem_id", "problem_key"),
-    *("cot_step_index", "method", "lr", "base_letter", "base_probs", "predicted_letter", "probs", "letter_mass"),
+    *(
+        "cot_step_index",
+        "method",
+        "lora_rank",
+        "lr",
+        "base_letter",
+        "base_probs",
+        "predicted_letter",
+        "probs",
+        "letter_mass",
+    ),
     *("flipped", "efficacy", "specificity", "num_held_out", "status", "reason"),
 ]
 
@@ -77,7 +88,7 @@ class Group:
     Attributes:
         model: Name of the model.
         data_set: Name of the data set.
-        method: Which parameters were updated.
+        method: Which parameters were updated, in words.
         lr: The learning rate that the steps are from; None when there are none.
         steps: Measured steps of problems whose direct and CoT answers agree, by problem and position.
         reason: Why there are none.
@@ -92,9 +103,8 @@ class Group:
 
     @property
     def label(self) -> str:
-        """Model, data set and, where it is not FF2, method."""
-        method = "" if self.method == "ff2" else f" ({self.method})"
-        return f"{self.model} on {self.data_set}{method}"
+        """Model, data set and method."""
+        return f"{self.model} on {self.data_set}, {self.method}"
 
 
 def item_name(task_key: str) -> str:
@@ -129,8 +139,8 @@ def read_groups(run: RunDirectory, store: Store, *, lr: float | None = None) -> 
         raise StoreError(f"{run.path}: no step was unlearned in this run, so there is none to rate")
     config = json.loads(info["config_json"])
     groups = [
-        _group(part, _agreement(store, str(names[3])), config, lr)
-        for names, part in frame.groupby(["model", "data_set", "method", "scope_key"])
+        _group(part, _agreement(store, str(names[-1])), config, lr)
+        for names, part in frame.groupby(["model", "data_set", "method", "lora_rank", "scope_key"], dropna=False)
     ]
     if lr is not None and not any(group.steps for group in groups):
         known = ", ".join(f"{rate:g}" for rate in sorted(frame["lr"].dropna().unique()))
@@ -151,7 +161,8 @@ def steps_by_item(store: Store, items: Collection[str]) -> dict[str, Step]:
 
 
 def _group(part: pd.DataFrame, agree: Mapping[str, bool], config: Mapping[str, Any], lr: float | None) -> Group:
-    names = (str(part["model"].iloc[0]), str(part["data_set"].iloc[0]), str(part["method"].iloc[0]))
+    first = part.iloc[0]
+    names = (str(first["model"]), str(first["data_set"]), method_name(str(first["method"]), first["lora_rank"]))
     cells = [
         cell_faithfulness(rows, agree, rng=item_rng(int(config.get("seed", 0)), str(key), 0, "choice"))
         for key, rows in part.groupby("cell_key")

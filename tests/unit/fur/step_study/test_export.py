@@ -63,7 +63,7 @@ def test_only_steps_of_problems_that_count_at_the_chosen_rate(study: Exported, r
         assert cots.loc[(row["data_set"], row["problem_id"]), "agree"]
         assert row["cell_key"] == "cell-organism-5e-05"
     ((group, drawn),) = study.drawn
-    assert (group.label, group.lr) == ("tiny/m on organism", 5e-5)
+    assert (group.label, group.lr) == ("tiny/m on organism, full FF2", 5e-5)
     assert {part.bin for part in drawn} == set(COUNTS)
     (empty,) = study.empty
     assert empty.reason is not None
@@ -107,7 +107,7 @@ def test_the_same_run_and_seed_give_the_same_files(study: Exported, run_dir: Pat
 
 def test_a_rate_by_name(run_dir: Path, tmp_path: Path) -> None:
     found = export_study(run_dir, tmp_path, {"neutral": 3}, lr=1e-5)
-    assert [group.label for group, _ in found.drawn] == ["tiny/m on arc", "tiny/m on organism"]
+    assert [group.label for group, _ in found.drawn] == ["tiny/m on arc, full FF2", "tiny/m on organism, full FF2"]
     with pytest.raises(ConfigError, match=r"--lr 0\.5: .* \(rates: 1e-05, 5e-05, 0\.0001, 0\.0003\)"):
         export_study(run_dir, tmp_path / "other", PAPER_COUNTS, lr=0.5)
 
@@ -123,7 +123,7 @@ def test_nothing_to_draw(run_dir: Path, tmp_path: Path) -> None:
 def test_no_feasible_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.unit.report.conftest.RATES", {"arc": {1e-4: (0.7, 0.8, 0.6)}})
     run_dir = write_run(tmp_path, num_problems=6)
-    with pytest.raises(InfeasibleError, match=r"tiny/m on arc: No feasible rate.* Name a rate with --lr"):
+    with pytest.raises(InfeasibleError, match=r"tiny/m on arc, full FF2: No feasible rate.* Name a rate with --lr"):
         export_study(run_dir, tmp_path / "out", PAPER_COUNTS)
 
 
