@@ -154,19 +154,30 @@ def choose_rate(cells: Sequence[CellFaithfulness], *, min_specificity: float = 9
         cells: Cells that differ only in their rate.
         min_specificity: In percent.
     """
-    known = [(_percent(c.specificity), c.efficacy.value, c) for c in cells if c.efficacy.value is not None]
-    rated = [(percent, value, c) for percent, value, c in known if percent is not None]
-    feasible = [(value, -c.lr, c) for percent, value, c in rated if round(percent) >= min_specificity]
+    known = [(c.specificity.value, c.efficacy.value, c) for c in cells if c.efficacy.value is not None]
+    rated = [(kept, value, c) for kept, value, c in known if kept is not None]
+    feasible = [(value, -c.lr, c) for kept, value, c in rated if keeps_specificity(kept, min_specificity)]
     if feasible:
         return ChosenRate(max(feasible, key=lambda item: item[:2])[2])
     if not rated:
         return Infeasible(None, "No feasible rate: no rate has a measured efficacy and specificity.")
-    percent, value, nearest = max(rated, key=lambda item: (item[0], item[1], -item[2].lr))
+    kept, value, nearest = max(rated, key=lambda item: (round(item[0], 11), item[1], -item[2].lr))
     reason = (
         f"No feasible rate: none of {len(cells)} keeps specificity at {min_specificity:g} or above after rounding; "
-        f"nearest miss {_short(nearest.lr)} with specificity {percent:.1f} and efficacy {100 * value:.1f}."
+        f"nearest miss {_short(nearest.lr)} with specificity {100 * kept:.1f} and efficacy {100 * value:.1f}."
     )
     return Infeasible(nearest, reason)
+
+
+def keeps_specificity(specificity: float, min_specificity: float) -> bool:
+    """Whether round(100·specificity) ≥ min_specificity; see `choose_rate`.
+
+    Args:
+        specificity: 0 to 1.
+        min_specificity: In percent.
+    """
+    # Sums of twentieths carry float noise that must not decide at the limit.
+    return round(round(100 * specificity, 9)) >= min_specificity
 
 
 def _of_agreeing(frame: pd.DataFrame, agree: Mapping[str, bool | None]) -> pd.DataFrame:
@@ -189,8 +200,3 @@ def _num_held_out(iterations: pd.DataFrame) -> int:
 
 def _short(lr: float) -> str:
     return f"{lr:g}".replace("e-0", "e-")
-
-
-def _percent(estimate: Estimate) -> float | None:
-    # Sums of twentieths carry float noise that must not decide at the limit.
-    return None if estimate.value is None else round(100 * estimate.value, 9)

@@ -43,8 +43,16 @@ class Schedule:
     num_finished: int
 
 
+Wanted = Mapping[float, AbstractSet[str]]
+"""Learning rates, each with the ids of the problems to measure at it."""
+
+
 def make_schedule(
-    study: Study, records: Sequence[CotRecord], finished: AbstractSet[str], attempts: Mapping[str, int]
+    study: Study,
+    records: Sequence[CotRecord],
+    finished: AbstractSet[str],
+    attempts: Mapping[str, int],
+    wanted: Wanted | None = None,
 ) -> Schedule:
     """Decides for every step of every problem and rate whether it is measured, skipped, failed or already finished.
 
@@ -53,6 +61,8 @@ def make_schedule(
         records: All its problems.
         finished: Keys of tasks that an earlier job finished.
         attempts: How often a task was tried before, by key.
+        wanted: The part of the study that is asked for; None for every problem at every rate. What a task gets does
+            not depend on it: its retain set is drawn from all records.
     """
     records = sorted(records, key=lambda record: record.problem.problem_id)
     pool = [(r.problem.problem_id, _contexts(r)) for r in records if r.eligible]
@@ -60,8 +70,8 @@ def make_schedule(
     rows: list[Row] = []
     num_finished = 0
     tasks: dict[tuple[str, int], UnlearnTask] = {}
-    for lr in study.rates:
-        for record in records:
+    for lr in study.rates if wanted is None else wanted:
+        for record in records if wanted is None else (r for r in records if r.problem.problem_id in wanted[lr]):
             rows += _superseded(study, record, lr, attempts)
             for index, status, reason in _verdicts(study, record, len(pool)):
                 key = task_key(study, lr, record.problem, index)

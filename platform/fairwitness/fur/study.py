@@ -10,7 +10,7 @@ from fairwitness.config import fingerprint
 from fairwitness.errors import DataError
 from fairwitness.fur.config import LoraConfig
 from fairwitness.fur.methods import method_name
-from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.fur.sweep_config import StudyConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
@@ -62,7 +62,7 @@ class Study:
         scope_key: Hash of all that the base measurements depend on.
     """
 
-    config: FurSweepConfig
+    config: StudyConfig
     model: ModelConfig
     facts: ModelFacts
     data: DataSet
@@ -97,7 +97,7 @@ class Study:
         return key_of(scope=self.scope_key, problem=self.data.problem_key(problem))
 
 
-def prepare_studies(config: FurSweepConfig, loaders: Mapping[str, Loader]) -> list[Study]:
+def prepare_studies(config: StudyConfig, loaders: Mapping[str, Loader]) -> list[Study]:
     """Reads all data sets and looks at all models, before any model is loaded; one study per method, too.
 
     Raises:
@@ -125,9 +125,7 @@ def _prepare_data(data: DataConfig, seed: int, loaders: Mapping[str, Loader]) ->
     return DataSet(data, loaded, draw)
 
 
-def _study(
-    config: FurSweepConfig, model: ModelConfig, facts: ModelFacts, data: DataSet, encoder: PromptEncoder
-) -> Study:
+def _study(config: StudyConfig, model: ModelConfig, facts: ModelFacts, data: DataSet, encoder: PromptEncoder) -> Study:
     scope = key_of(
         model=facts.revision,
         ff2=list(facts.ff2_names),

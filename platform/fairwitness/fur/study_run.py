@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -13,13 +14,20 @@ from fairwitness.fleet.pool import Outcome, Pool
 from fairwitness.fur.client import EngineClient
 from fairwitness.fur.cots import CotRecord, score_records, stored_records, write_records
 from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, problem_rows, unmeasured_row
-from fairwitness.fur.schedule import Planned, Schedule, engine_group, make_schedule, pack_groups
+from fairwitness.fur.schedule import Planned, Schedule, Wanted, engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import HeldOut, TaskResult
 from fairwitness.records.progress import Progress, at_work
 from fairwitness.records.store import Store
 
 log = logging.getLogger(__name__)
+
+
+class _SetUp(NamedTuple):
+    """What an engine is asked once: held-out questions with the base model's answers, and how many tasks it takes."""
+
+    held_out: tuple[HeldOut, ...]
+    group_size: int
 
 
 class StudyRun:
@@ -45,17 +53,46 @@ class StudyRun:
             DataError: No held-out question can be answered.
             StoreError: Rows cannot be written.
         """
-        self.store.append("problems", new_rows(self.store, "problems", problem_rows(self.study.data)))
-        records = self.base_records()
-        schedule = self.schedule(records)
-        self.store.append("unlearning", schedule.rows)
-        if schedule.num_finished:
-            log.info("%s: %d tasks are finished already", self.study.label, schedule.num_finished)
-        if schedule.planned:
-            self._unlearn(schedule)
-        self.store.flush()
+        num_finished = self.measure()
+        if num_finished:
+            log.info("%s: %d tasks are finished already", self.study.label, num_finished)
         for lr in self.study.rates:
             self.on_cell(self.study.cell_key(lr))
+
+    def measure(self, wanted: Wanted | None = None, label: str = "unlearning") -> int:
+        """Measures a part of the study that is not in the store yet; may be called again for other parts.
+
+        Base measurements, held-out answers, self-checks and the group size are made once.
+
+        Args:
+            wanted: The part; None for all of it.
+            label: What it is, for the progress display.
+
+        Returns:
+            How many tasks of the part were finished before.
+
+        Raises:
+            FairwitnessError: See `run`.
+        """
+        schedule = self.schedule(wanted)
+        self.store.append("unlearning", schedule.rows)
+        if schedule.planned:
+            self._unlearn(schedule, label)
+        self.store.flush()
+        return schedule.num_finished
+
+    @cached_property
+    def records(self) -> list[CotRecord]:
+        """The base model on every measured problem; made at the first use, with the rows of the problems."""
+        self.store.append("problems", new_rows(self.store, "problems", problem_rows(self.study.data)))
+        return self.base_records()
+
+    @cached_property
+    def tasks(self) -> tuple[Planned, ...]:
+        """Every task of the study at its first rate, finished or not: what all rates have in common."""
+        everything = {record.problem.problem_id for record in self.records}
+        wanted = {self.study.rates[0]: everything}
+        return make_schedule(self.study, self.records, frozenset(), {}, wanted).planned
 
     def base_records(self) -> list[CotRecord]:
         """The base model on every measured problem, from the store where it is there."""
@@ -76,22 +113,27 @@ class StudyRun:
         self.store.flush()
         return list(stored.values())
 
-    def schedule(self, records: Sequence[CotRecord]) -> Schedule:
-        """All tasks of the study, those of earlier jobs set apart."""
-        cells = [self.study.cell_key(lr) for lr in self.study.rates]
+    def schedule(self, wanted: Wanted | None = None) -> Schedule:
+        """All tasks of the study or of a part of it, those of earlier jobs set apart."""
+        cells = [self.study.cell_key(lr) for lr in (self.study.rates if wanted is None else wanted)]
         where = pc.field("cell_key").isin(cells) & (pc.field("status") == "failed")
         failed = self.store.read("unlearning", ["task_key", "attempt"], where).to_pylist()
         attempts = {row["task_key"]: row["attempt"] for row in failed}
-        return make_schedule(self.study, records, self.store.finished_keys("unlearning"), attempts)
+        finished = self.store.finished_keys("unlearning")
+        return make_schedule(self.study, self.records, finished, attempts, wanted)
 
-    def _unlearn(self, schedule: Schedule) -> None:
+    @cached_property
+    def _set_up(self) -> _SetUp:
         held_out = self.client.held_out()
-        self.client.check(schedule.planned)
-        size = self.client.capacity(schedule.planned, held_out).group_size
+        self.client.check(self.tasks)
+        return _SetUp(held_out, self.client.capacity(self.tasks, held_out).group_size)
+
+    def _unlearn(self, schedule: Schedule, label: str) -> None:
+        held_out, size = self._set_up
         groups = pack_groups(schedule.planned, size, self.study.config.pool.max_actors)
         left = Counter(item.lr for item in schedule.planned)
         items = (engine_group(self.study, group, held_out) for group in groups)
-        with Progress(len(schedule.planned), f"{self.study.label}: unlearning") as progress:
+        with Progress(len(schedule.planned), f"{self.study.label}: {label}") as progress:
             for outcome in self.pool.map(self.client.spec, items):
                 group = groups[outcome.index]
                 count(progress, self._store_group(group, outcome, held_out))

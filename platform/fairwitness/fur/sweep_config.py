@@ -1,8 +1,9 @@
-"""Configuration of a FUR sweep over models, data sets and learning rates."""
+"""Configuration of a FUR sweep over models, data sets and learning rates, and the part of it that other jobs share."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -23,8 +24,8 @@ class OutputConfig(Config):
     """Folder of all runs; this run is in `<dir>/<name>`."""
 
 
-class FurSweepConfig(Config):
-    """A FUR sweep: every model on every data set at every rate."""
+class StudyConfig(Config):
+    """What every job that unlearns is told: models, data sets, recipe, workers. The jobs add their learning rates."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     """Name of the run. The same name goes on with an earlier run of it."""
@@ -34,13 +35,6 @@ class FurSweepConfig(Config):
     """The models."""
     data_sets: tuple[DataConfig, ...] = Field(min_length=1)
     """The data sets."""
-    rates: tuple[Rate, ...] = ()
-    """Learning rates, each above 0."""
-    rates_by_model: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
-    """Other rates for some models, by their shown name."""
-    methods: tuple[MethodConfig, ...] = ()
-    """Several ways of changing weights on the same CoTs, each with its rates; in place of `rates` and
-    `recipe.method`."""
     recipe: RecipeConfig = RecipeConfig()
     """How a cot_step is unlearned."""
     cot: CotConfig = CotConfig()
@@ -57,6 +51,50 @@ class FurSweepConfig(Config):
     """Where results are written."""
     tracking: TrackingConfig = TrackingConfig()
     """Where MLflow is."""
+
+    def rates_of(self, model: ModelConfig) -> tuple[float, ...]:
+        """The learning rates of one model, each once; a job says which."""
+        raise NotImplementedError
+
+    def by_method(self) -> Sequence[StudyConfig]:
+        """One configuration per method; this one alone where there is one method."""
+        return (self,)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [model.shown_name for model in self.models]
+        if len(set(names)) < len(names):
+            raise ValueError(f"models: two have the same name among {', '.join(names)}; give each a `name`")
+        if self.pool.num_gpus_per_actor > 0 and all(model.device == "cpu" for model in self.models):
+            raise ValueError("pool.num_gpus_per_actor is above 0, but every model has device: cpu; set device: cuda")
+        if self.pool.kind == "ray" and self.pool.num_gpus_per_actor == 0:
+            on_gpu = [model.shown_name for model in self.models if model.device == "cuda"]
+            if on_gpu:
+                raise ValueError(f"{on_gpu[0]} has device: cuda; give its actors a share: pool.num_gpus_per_actor")
+        return self
+
+    def must_be_models(self, key: str, names: Iterable[str]) -> None:
+        """Makes sure that settings by model name models of this run.
+
+        Raises:
+            ValueError: One does not.
+        """
+        known = [model.shown_name for model in self.models]
+        unknown = sorted(set(names) - set(known))
+        if unknown:
+            raise ValueError(f"{key}: {unknown[0]!r} is no model of this run ({', '.join(known)})")
+
+
+class FurSweepConfig(StudyConfig):
+    """A FUR sweep: every model on every data set at every rate."""
+
+    rates: tuple[Rate, ...] = ()
+    """Learning rates, each above 0."""
+    rates_by_model: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
+    """Other rates for some models, by their shown name."""
+    methods: tuple[MethodConfig, ...] = ()
+    """Several ways of changing weights on the same CoTs, each with its rates; in place of `rates` and
+    `recipe.method`."""
 
     def rates_of(self, model: ModelConfig) -> tuple[float, ...]:
         """The rates of one model, each once, in the order given."""
@@ -91,18 +129,7 @@ class FurSweepConfig(Config):
         return self
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        names = [model.shown_name for model in self.models]
-        if len(set(names)) < len(names):
-            raise ValueError(f"models: two have the same name among {', '.join(names)}; give each a `name`")
+    def _rates_have_models(self) -> Self:
         for rates_by_model in (self.rates_by_model, *(one.rates_by_model for one in self.methods)):
-            unknown = sorted(set(rates_by_model) - set(names))
-            if unknown:
-                raise ValueError(f"rates_by_model: {unknown[0]!r} is no model of this run ({', '.join(names)})")
-        if self.pool.num_gpus_per_actor > 0 and all(model.device == "cpu" for model in self.models):
-            raise ValueError("pool.num_gpus_per_actor is above 0, but every model has device: cpu; set device: cuda")
-        if self.pool.kind == "ray" and self.pool.num_gpus_per_actor == 0:
-            on_gpu = [model.shown_name for model in self.models if model.device == "cuda"]
-            if on_gpu:
-                raise ValueError(f"{on_gpu[0]} has device: cuda; give its actors a share: pool.num_gpus_per_actor")
+            self.must_be_models("rates_by_model", rates_by_model)
         return self
