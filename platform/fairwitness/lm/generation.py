@@ -8,7 +8,6 @@ Shapes: B rows, T tokens so far (padding included).
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from typing import Any, Literal
 import torch
 
 from fairwitness.lm.model import LanguageModel
+from fairwitness.lm.positions import position_inputs
 from fairwitness.lm.tokens import decode
 
 Finish = Literal["blank_line", "eos", "length"]
@@ -130,7 +130,7 @@ def _generate_batch(lm: LanguageModel, rows: list[_Row], *, stop_at_blank_line: 
             cache=cache,
             use_cache=True,
             logits_to_keep=1,
-            **_positions(lm, mask_BT, width=fed_BT.shape[1]),
+            **position_inputs(lm.model, mask_BT, width=fed_BT.shape[1]),
         )
         cache = output.cache
         chosen = output.logits[:, -1].argmax(dim=-1).tolist()
@@ -163,13 +163,6 @@ def _left_padded(rows: list[_Row], lm: LanguageModel) -> tuple[torch.Tensor, tor
     tokens = [[lm.facts.pad_id] * (width - len(prompt)) + prompt for prompt in prompts]
     mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
     return torch.tensor(tokens, device=lm.device), torch.tensor(mask, device=lm.device)
-
-
-def _positions(lm: LanguageModel, mask_BT: torch.Tensor, *, width: int) -> dict[str, torch.Tensor]:
-    """Positions of the last `width` tokens, padding not counted; empty for a model that reads them off the mask."""
-    if "position_ids" not in inspect.signature(lm.model.forward).parameters:
-        return {}
-    return {"position_ids": (mask_BT.cumsum(dim=-1) - 1).clamp(min=0)[:, -width:]}
 
 
 def _result(lm: LanguageModel, row: _Row, *, stop_at_blank_line: bool) -> Generation:
