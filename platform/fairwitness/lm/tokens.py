@@ -94,10 +94,15 @@ def bos_ids(tokenizer: PreTrainedTokenizerBase) -> list[int]:
     return [int(bos)] if list(ids)[:1] == [bos] else []
 
 
-def render_chat(tokenizer: PreTrainedTokenizerBase, turns: list[dict[str, str]]) -> str:
+def render_chat(tokenizer: PreTrainedTokenizerBase, turns: list[dict[str, str]], *, thinking: bool = False) -> str:
     """Finished turns as the tokenizer's chat template writes them, up to where the assistant's next turn begins.
 
-    At most one BOS stands at the start; a template that prints today's date prints a fixed one; thinking is off.
+    At most one BOS stands at the start; a template that prints today's date prints a fixed one.
+
+    Args:
+        tokenizer: A tokenizer with a chat template.
+        turns: The turns, each with `role` and `content`.
+        thinking: What a template is told that can switch thinking on and off.
 
     Raises:
         ModelError: The template cannot be used, for example because it knows no `system` turn.
@@ -108,7 +113,7 @@ def render_chat(tokenizer: PreTrainedTokenizerBase, turns: list[dict[str, str]])
             chat_template=_FIXED_CLOCK + tokenizer.get_chat_template(),
             tokenize=False,
             add_generation_prompt=True,
-            enable_thinking=False,
+            enable_thinking=thinking,
             date_string=_FIXED_DATE,
         )
     except (TemplateError, ValueError, TypeError) as error:
