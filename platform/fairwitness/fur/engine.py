@@ -18,11 +18,10 @@ from fairwitness.fur.tasks import TaskResult, UnlearnGroup
 from fairwitness.fur.unlearn import unlearn_group
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.heap import keep_freed_memory
+from fairwitness.lm.memory_errors import is_out_of_memory
 from fairwitness.lm.model import LanguageModel, load
 
 log = logging.getLogger(__name__)
-
-OUT_OF_MEMORY_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory", "std::bad_alloc")
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,3 @@ class FurEngine:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error means that memory ran out, on a GPU or a CPU."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return any(words in str(error).lower() for words in OUT_OF_MEMORY_WORDS)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.positions import position_inputs
@@ -223,15 +224,14 @@ def _result(lm: LanguageModel, row: _Row, settings: Settings) -> Continuation:
             else "there is no token to go on from"
         )
         return Continuation((), None, reason)
-    return Continuation(tuple(_before_stop(lm, row.ids, settings.stops.get(row.finish, ()))), row.finish)
+    return Continuation(tuple(before_stop(lm.tokenizer, row.ids, settings.stops.get(row.finish, ()))), row.finish)
 
 
-def _before_stop(lm: LanguageModel, ids: list[int], texts: Sequence[str]) -> list[int]:
-    text = decode(lm.tokenizer, ids)
+def before_stop(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], texts: Sequence[str]) -> list[int]:
+    """The longest prefix of generated ids without the first of some texts; all ids where none of them is there."""
+    text = decode(tokenizer, ids)
     starts = [place for place in map(text.find, texts) if place >= 0]
-    if not starts:
-        return ids
     num_kept = len(ids)
-    while num_kept and len(decode(lm.tokenizer, ids[:num_kept])) > min(starts):
+    while starts and num_kept and len(decode(tokenizer, ids[:num_kept])) > min(starts):
         num_kept -= 1
-    return ids[:num_kept]
+    return list(ids[:num_kept])

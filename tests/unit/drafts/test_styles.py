@@ -13,8 +13,8 @@ from tests.helpers.tiny_tokenizers import byte_level_tokenizer
 
 PROBLEM = Problem("p1", "Which is red?", ("fox", "owl"), "A", "animals")
 TAGS = Tags("<think>", "</think>")
-PREFILLS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}[assistant]<think>\n"
-LEAVES_OUT = PREFILLS.removesuffix("<think>\n")
+PREFILLS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{{ '[assistant]<think>\\n' }}"
+LEAVES_OUT = PREFILLS.replace("<think>\\n", "")
 
 
 def style(template: str | None, tags: Tags | None, *, is_chat: bool = True) -> DraftStyle:

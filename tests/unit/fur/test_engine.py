@@ -13,12 +13,13 @@ import torch
 from fairwitness.errors import ModelError
 from fairwitness.fur import engine as engine_module
 from fairwitness.fur.config import CotConfig, RecipeConfig
-from fairwitness.fur.engine import FurEngine, FurSpec, is_out_of_memory
+from fairwitness.fur.engine import FurEngine, FurSpec
 from fairwitness.fur.items import AnswerItem, CapacityItem, CheckItem, CotItem, CotRequest, CotSteps, StepScoreItem
 from fairwitness.fur.memory import Capacity
 from fairwitness.fur.tasks import TaskResult, UnlearnGroup
 from fairwitness.fur.unlearn import unlearn_group
 from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.memory_errors import is_out_of_memory
 from fairwitness.lm.model import LanguageModel
 from tests.helpers.fur_tasks import engine_config, largest_difference, make_group, make_tasks, predictions
 

@@ -1,0 +1,157 @@
+"""Configuration of a measurement of thinking drafts."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from fairwitness.config import Config
+from fairwitness.drafts.blocks import POSITIONS, Position
+from fairwitness.drafts.interventions import INSERTION_TYPES, INTERVENTIONS, InsertionType
+from fairwitness.fleet.config import PoolConfig
+from fairwitness.judges.config import JudgeConfig, RulesConfig
+from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.sampling import SamplingConfig
+from fairwitness.problems.config import DataConfig
+from fairwitness.records.tracker import TrackingConfig
+
+OWN = "own"
+ReadBy = Literal["rules", "judge"]
+ConclusionKind = Literal["direct", "plausible"]
+
+
+class TagsConfig(Config):
+    """The tags around a draft, as the model writes them."""
+
+    open: str = Field("<think>", min_length=1)
+    """Opening tag."""
+    close: str = Field("</think>", min_length=1)
+    """Closing tag."""
+
+
+class DraftFileConfig(Config):
+    """Drafts of another model, given as a file: JSON lines, one draft a line."""
+
+    name: str = Field(min_length=1, pattern=r"^(?!own$).+")
+    """Name of the model that wrote them, for tables."""
+    path: str = Field(min_length=1)
+    """The file."""
+    problem_field: str = "problem_id"
+    """Field with the problem's id."""
+    draft_field: str = "draft"
+    """Field with the draft; tags around it are taken off."""
+    where: dict[str, str] = Field(default_factory=dict)
+    """Only lines whose fields have these values, for a file with the drafts of several models or data sets."""
+
+
+class DraftLimits(Config):
+    """Most tokens of each part."""
+
+    draft: int = Field(8192, ge=1)
+    """Of a draft that the model writes."""
+    continuation: int = Field(8192, ge=1)
+    """Of a draft's continuation after an inserted step."""
+    answer: int = Field(1024, ge=1)
+    """Of the answer after a draft. Immediate answers have four."""
+
+
+class DraftEngineConfig(Config):
+    """How the engine uses its device; changes no result."""
+
+    backend: Literal["transformers", "vllm"] = "transformers"
+    """`vllm` needs that package in an environment of its own, see the guide."""
+    max_cache_tokens: int = Field(65_536, ge=1)
+    """Tokens, padding included, that the rows of one batch may have at their end."""
+    drafts_per_item: int = Field(8, ge=1, le=1024)
+    """Drafts that a worker is handed at once."""
+
+
+class OutputConfig(Config):
+    """Where results are written."""
+
+    dir: str = Field("results", min_length=1)
+    """Folder of all runs; this run is in `<dir>/<name>`."""
+
+
+class DraftFaithfulnessConfig(Config):
+    """Intra-draft and draft-to-answer faithfulness of every model on every data set and source of drafts."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    """Name of the run. The same name goes on with an earlier run of it."""
+    seed: int = Field(0, ge=0, lt=2**31)
+    """Seed of every random draw."""
+    models: tuple[ModelConfig, ...] = Field(min_length=1)
+    """The models."""
+    data_sets: tuple[DataConfig, ...] = Field(min_length=1)
+    """The data sets; no problem is held out."""
+    tags: TagsConfig | None = TagsConfig()
+    """Tags of the models' drafts; null for models that reason after a cue, without tags."""
+    own_drafts: bool = True
+    """Whether the models' own drafts are measured."""
+    draft_files: tuple[DraftFileConfig, ...] = ()
+    """Drafts of other models."""
+    interventions: tuple[str, ...] = ("shift_mapping", "corrupt_option")
+    """Counterfactual steps by name; the default ones are the paper's."""
+    insertion_types: tuple[InsertionType, ...] = INSERTION_TYPES
+    """How a step is written: `continue` or `backtrack`."""
+    positions: tuple[Position, ...] = POSITIONS
+    """Where in the draft."""
+    conclusions: tuple[ConclusionKind, ...] = ("direct",)
+    """How the end of the draft is changed; `plausible` needs `writer`."""
+    decomposer: ReadBy = "rules"
+    """Who cuts the draft into labelled steps."""
+    corruptor: Literal["rules", "writer"] = "rules"
+    """Who makes a choice wrong."""
+    conclusion_order: tuple[ReadBy, ...] = Field(("rules",), min_length=1)
+    """Who reads a conclusion: the next one is asked where one finds none."""
+    behaviour_by: ReadBy = "rules"
+    """Who tells correction from following."""
+    judge: JudgeConfig = RulesConfig()
+    """The judge that `decomposer`, `conclusion_order` and `behaviour_by` may name. With a judge its verdict on the
+    behaviour is recorded beside that of the rules, whoever decides."""
+    writer: JudgeConfig = RulesConfig()
+    """The model that writes corrupted choices and plausible conclusions."""
+    sampling: SamplingConfig = SamplingConfig()
+    """How tokens are chosen; greedy by default."""
+    limits: DraftLimits = DraftLimits()
+    """Most tokens of each part."""
+    engine: DraftEngineConfig = DraftEngineConfig()
+    """How the engine uses its device."""
+    pool: PoolConfig = PoolConfig()
+    """The workers."""
+    output: OutputConfig = OutputConfig()
+    """Where results are written."""
+    tracking: TrackingConfig = TrackingConfig()
+    """Where MLflow is."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of all sources of drafts."""
+        return (*([OWN] if self.own_drafts else []), *(file.name for file in self.draft_files))
+
+    @property
+    def has_judge(self) -> bool:
+        """Whether a model judges."""
+        return not isinstance(self.judge, RulesConfig)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [model.shown_name for model in self.models]
+        if len(set(names)) < len(names):
+            raise ValueError(f"models: two have the same name among {', '.join(names)}; give each a `name`")
+        if not self.sources:
+            raise ValueError("own_drafts is off and there are no draft_files; give one of them")
+        if len(set(self.sources)) < len(self.sources):
+            raise ValueError(f"draft_files: two have the same name among {', '.join(self.sources)}")
+        for name in self.interventions:
+            if name not in INTERVENTIONS:
+                raise ValueError(f"interventions: {name!r} is not one of {', '.join(INTERVENTIONS)}")
+        if not self.interventions and not self.conclusions:
+            raise ValueError("interventions and conclusions are both empty; there is nothing to measure")
+        wants_judge = "judge" in (self.decomposer, self.behaviour_by, *self.conclusion_order)
+        if wants_judge and not self.has_judge:
+            raise ValueError("a judge is to decide, but `judge` is rules; set judge.kind: openai or local")
+        if isinstance(self.writer, RulesConfig) and ("plausible" in self.conclusions or self.corruptor == "writer"):
+            raise ValueError("plausible conclusions and corruptor: writer need `writer` with kind: openai or local")
+        return self
