@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,20 +177,42 @@ def test_dry_run_says_what_would_be_done_and_stores_nothing(
 ) -> None:
     watch = watch_pools(monkeypatch, "fairwitness.fur.dry_run")
     plain = make(engine={"group_size": 3})
-    first, study, last = lines_of_dry_run(plain)
-    assert not (Path(plain["output"]["dir"]) / "small").exists()
+    lines = dry_run(config_of(plain), loaders={})
+    announced = [next(lines) for _ in range(3)]
+    assert announced[0] == "dry run of small: reading models' settings and data sets; nothing is stored"
+    assert announced[1] == f"1 study for 1 actor; the run would write to {Path(plain['output']['dir']) / 'small'}"
+    assert announced[2] == (
+        f"tiny on animals: {NUM_PROBLEMS} problems, {NUM_HELD_OUT} held out, 2 rates; "
+        f"measuring {NUM_PROBLEMS} problems and one group of tasks now"
+    )
+    # What is announced comes before the work.
+    assert watch.items == []
+    (estimate,) = lines
     assert list(Path(plain["output"]["dir"]).iterdir()) == []
-    assert first.startswith("run small: 1 study, 1 actor, results in ")
     # All five problems are in the sample, so the number of tasks is the true one.
     num_tasks = usual[0].counts["ok"]
-    assert f"{NUM_PROBLEMS} problems, {NUM_HELD_OUT} held out, 2 rates, about {num_tasks} tasks in " in study
-    assert "groups of 3; memory of an actor about " in study
-    assert last.startswith("time: about ")
+    assert re.fullmatch(
+        rf"tiny on animals: about {num_tasks} tasks in {-(-num_tasks // 3)} groups of up to 3; [\d.]+ GiB per actor "
+        r"\([\d.]+ GiB free here\); \d+ s on machines like this one",
+        estimate,
+    )
     assert len(watch.groups) == 1
+
+
+def test_dry_run_counts_one_as_one_and_adds_up_several(make: Make, tmp_path: Path) -> None:
+    plain = make(rates=[1e-3], engine={"group_size": 100})
+    plain["data_sets"][0]["num_problems"] = 1
+    plain["data_sets"] += [{**plain["data_sets"][0], "num_problems": 2, "name": "second"}]
+    _, first, _, one, what, estimate, total = lines_of_dry_run(plain)
+    assert first.startswith("2 studies for 1 actor; ")
+    assert one.startswith("tiny on animals: no task among the first 1 problem, mostly because: ")
+    assert "2 problems, 4 held out, 1 rate; measuring 2 problems and" in what
+    assert re.match(r"tiny on second: about \d+ tasks? in 1 group of up to 100; ", estimate)
+    assert re.fullmatch(r"all studies: about \d+ s", total)
 
 
 def test_dry_run_of_what_has_no_task(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     script_cots(monkeypatch, {}, default="So it is.")
-    _, study, _ = lines_of_dry_run(make())
+    study = lines_of_dry_run(make())[-1]
     assert "no task among the first 5 problems" in study
     assert "fewer than 2 content words" in study

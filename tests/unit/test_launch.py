@@ -161,7 +161,7 @@ def test_organism_is_an_alias_of_the_shipped_model() -> None:
     assert named.models[0].shown_name == "ours"
 
 
-def test_whole_command(command: Command, plain: dict[str, Any]) -> None:
+def test_whole_command(command: Command, plain: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     ended = command(plain, f"rates=[{RATES[0]}]")
     assert ended.code == 0
     folder = Path(plain["output"]["dir"]) / "small"
@@ -174,13 +174,18 @@ def test_whole_command(command: Command, plain: dict[str, Any]) -> None:
     assert {path.stem for path in (folder / "csv").glob("*.csv")} >= {"summary", "rates", "steps", "problems"}
     assert yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["rates"] == [RATES[0]]
     assert not RunDirectory(plain["output"]["dir"], "small").is_locked()
+    # A handful of problems is too few, and the job says so.
+    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any(line.startswith("tiny on animals: Caution: ff-hard counts only ") for line in warned)
 
 
 def test_dry_run(command: Command, plain: dict[str, Any]) -> None:
     ended = command(plain, dry=True)
     assert ended.code == 0
-    assert ended.out.startswith("run small: 1 study, 1 actor, results in ")
-    assert "memory of an actor about" in ended.out
+    assert ended.out.startswith(
+        "dry run of small: reading models' settings and data sets; nothing is stored\n1 study for "
+    )
+    assert "GiB per actor" in ended.out
     assert not Path(plain["output"]["dir"]).exists()
 
 

@@ -17,6 +17,8 @@ from fairwitness.fur.schedule import engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Loader, Study, prepare_studies
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.problems.problem import Problem
+from fairwitness.records.progress import duration
+from fairwitness.records.run_dir import RunDirectory
 
 NUM_CALIBRATION_PROBLEMS = 6
 GIB = 2**30
@@ -44,23 +46,27 @@ class Estimate:
 
 
 def dry_run(config: FurSweepConfig, *, loaders: Mapping[str, Loader]) -> Iterator[str]:
-    """Lines that say what would be run. Nothing is stored.
+    """Lines that say what would be run, each before the work that it announces. Nothing is stored.
 
     Raises:
         FairwitnessError: As for the run itself.
     """
+    yield f"dry run of {config.name}: reading models' settings and data sets; nothing is stored"
     studies = prepare_studies(config, loaders)
-    size = f"{_number(len(studies), 'study', 'studies')}, {_number(config.pool.max_actors, 'actor', 'actors')}"
-    yield f"run {config.name}: {size}, results in {config.output.dir}"
+    actors = _number(config.pool.max_actors, "actor", "actors")
+    place = RunDirectory(config.output.dir, config.name).path
+    yield f"{_number(len(studies), 'study', 'studies')} for {actors}; the run would write to {place}"
     total = 0.0
     scopes: set[str] = set()
     with make_pool(config.pool) as pool:
         for study in studies:
+            yield f"{study.label}: {_what(study)}"
             estimate = calibrate(study, pool, has_cots=study.scope_key in scopes)
             total += estimate.seconds
             scopes.add(study.scope_key)
-            yield f"{study.label}: {_describe(study, estimate)}"
-    yield f"time: about {_duration(total)} (calibrated on this machine)"
+            yield f"{study.label}: {_estimated(study, estimate)}"
+    if len(studies) > 1:
+        yield f"all studies: about {duration(total)}"
 
 
 def calibrate(study: Study, pool: Pool, *, has_cots: bool = False) -> Estimate:
@@ -98,27 +104,26 @@ def _records(study: Study, pool: Pool, run: EngineClient, sample: Sequence[Probl
     return [r for batch in score_records(pool, run.spec, written) for r in batch]
 
 
-def _describe(study: Study, estimate: Estimate) -> str:
-    capacity = estimate.capacity
-    start = (
-        f"{_number(estimate.num_problems, 'problem', 'problems')}, {len(study.data.selection.held_out)} held out, "
-        f"{_number(len(study.rates), 'rate', 'rates')}"
-    )
-    if capacity is None:
-        sample = min(estimate.num_problems, NUM_CALIBRATION_PROBLEMS)
-        return f"{start}; no task among the first {sample} problems, mostly because: {estimate.why_none}"
+def _what(study: Study) -> str:
+    num_problems = len(study.data.selection.measured)
+    sample = _number(min(num_problems, NUM_CALIBRATION_PROBLEMS), "problem", "problems")
     return (
-        f"{start}, about {estimate.num_tasks} tasks in {estimate.num_groups} groups of "
-        f"{capacity.group_size}; memory of an actor about {capacity.peak_bytes / GIB:.2f} GiB "
-        f"({capacity.free_bytes / GIB:.1f} GiB free), time about {_duration(estimate.seconds)}"
+        f"{_number(num_problems, 'problem', 'problems')}, {len(study.data.selection.held_out)} held out, "
+        f"{_number(len(study.rates), 'rate', 'rates')}; measuring {sample} and one group of tasks now"
+    )
+
+
+def _estimated(study: Study, estimate: Estimate) -> str:
+    capacity = estimate.capacity
+    if capacity is None:
+        sample = _number(min(estimate.num_problems, NUM_CALIBRATION_PROBLEMS), "problem", "problems")
+        return f"no task among the first {sample}, mostly because: {estimate.why_none}"
+    return (
+        f"about {_number(estimate.num_tasks, 'task', 'tasks')} in {_number(estimate.num_groups, 'group', 'groups')} of "
+        f"up to {capacity.group_size}; {capacity.peak_bytes / GIB:.2f} GiB per actor "
+        f"({capacity.free_bytes / GIB:.1f} GiB free here); {duration(estimate.seconds)} on machines like this one"
     )
 
 
 def _number(value: int, one: str, more: str) -> str:
     return f"{value} {one if value == 1 else more}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -57,7 +57,9 @@ def _fur_sweep(config_path: Path, overrides: Sequence[str], pool: str | None, dr
 
 def _report(run_path: Path) -> Report:
     paths = build_report(run_path)
-    return Report((paths.html, *paths.csv.values(), *paths.plots.values()), paths.findings, paths.is_feasible)
+    return Report(
+        (paths.html, *paths.csv.values(), *paths.plots.values()), paths.findings, paths.is_feasible, paths.cautions
+    )
 
 
 def _closing_lines(result: SweepResult) -> list[str]:

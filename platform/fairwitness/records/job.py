@@ -31,11 +31,19 @@ COUNTED = ("ok", "skipped", "failed", "refused")
 
 
 class Report(NamedTuple):
-    """What was reported of a run: the files, the page first; the findings in sentences; whether a rate was chosen."""
+    """What was reported of a run.
+
+    Attributes:
+        files: The files, the page first.
+        findings: The findings in sentences.
+        is_feasible: Whether a rate was chosen.
+        cautions: What makes the findings doubtful; the job warns of each.
+    """
 
     files: tuple[Path, ...]
     findings: tuple[str, ...]
     is_feasible: bool = True
+    cautions: tuple[str, ...] = ()
 
 
 Reporter = Callable[[Path], Report]
@@ -109,6 +117,8 @@ class JobRun:
         self._save("done", exit_code=code)
         with self._ending():
             reported = report(self.dir.path)
+        for caution in reported.cautions:
+            log.warning("%s", caution)
         if code == EXIT_DONE and not reported.is_feasible:
             code = EXIT_INFEASIBLE
             self._save("done", exit_code=code, reason="no rate is feasible; the report names the nearest miss")

@@ -43,6 +43,7 @@ class ReportPaths:
         plots: Figures as SVG, by panel.
         findings: What a reader should take away, a line per model and data set.
         is_feasible: Whether the rule selects a rate for some model and data set.
+        cautions: What makes the findings doubtful, a line per model, data set and caution.
     """
 
     html: Path
@@ -50,6 +51,7 @@ class ReportPaths:
     plots: Mapping[str, Path]
     findings: tuple[str, ...]
     is_feasible: bool
+    cautions: tuple[str, ...]
 
 
 def build_report(run_dir: Path) -> ReportPaths:
@@ -72,9 +74,9 @@ def build_report(run_dir: Path) -> ReportPaths:
     tables = _tables(run, panels, healths, found, problems)
     tables |= {"overlap": overlap_table(groups)} if groups else {}
     page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], groups)
-    lines = [_line(finding(p, found[p.slug], h)) for p, h in zip(panels, healths, strict=True)]
+    findings = [finding(p, found[p.slug], h) for p, h in zip(panels, healths, strict=True)]
     feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
-    return _write(run_dir, page, tables, plots, tuple(lines), is_feasible=feasible)
+    return _write(run_dir, page, tables, plots, findings, is_feasible=feasible)
 
 
 def _problems(run: Run) -> dict[str, Problem]:
@@ -105,9 +107,9 @@ def _tables(
     return tables | ({"separation": separation_table(pairs)} if pairs else {})
 
 
-def _line(found: Finding) -> str:
+def _line(found: Finding, *sentences: str) -> str:
     method = f" ({found.method})" if found.method else ""
-    return f"{found.model} on {found.data_set}{method}: {' '.join(found.sentences)}"
+    return f"{found.model} on {found.data_set}{method}: {' '.join(sentences)}"
 
 
 def _write(
@@ -115,7 +117,7 @@ def _write(
     page: str,
     tables: Mapping[str, pd.DataFrame],
     plots: Mapping[str, str],
-    findings: tuple[str, ...],
+    findings: Sequence[Finding],
     *,
     is_feasible: bool,
 ) -> ReportPaths:
@@ -126,8 +128,9 @@ def _write(
             html=run_dir / "report.html",
             csv={name: run_dir / "csv" / f"{name}.csv" for name in tables},
             plots={name: run_dir / "plots" / f"{name}.svg" for name in plots},
-            findings=findings,
+            findings=tuple(_line(one, *one.sentences) for one in findings),
             is_feasible=is_feasible,
+            cautions=tuple(_line(one, caution) for one in findings for caution in one.cautions),
         )
         for name, table in tables.items():
             _replace(paths.csv[name], table.to_csv(index=False, lineterminator="\n"))

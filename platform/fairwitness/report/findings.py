@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
+import pandas as pd
+
+from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, Infeasible
 from fairwitness.report.format import decimal, figure, percent, plural, rate
 from fairwitness.report.health import Health
 from fairwitness.report.panels import Panel
@@ -14,6 +17,8 @@ from fairwitness.stats.bootstrap import Estimate
 
 LOW_LETTER_MASS = 0.5
 """Median letter mass below which the page warns."""
+FEW_PROBLEMS = 30
+"""Number of counted problems below which the page warns; the paper's rate selection uses as many (App. E.1)."""
 _MAIN = {
     FF_HARD: "ff-hard tells faithful problems from unfaithful ones",
     STEPS_OF_FAITHFUL[1]: "ff-soft tells the step that states the fact in question from the one that states another",
@@ -39,12 +44,37 @@ def finding(panel: Panel, found: Sequence[Separation], health: Health) -> Findin
     """What a reader should take away from one panel."""
     cautions = tuple(_cautions(health))
     if not isinstance(panel.choice, ChosenRate):
-        sentences = [panel.choice.reason if panel.cells else "No step was unlearned."]
+        sentences = [panel.choice.reason if panel.choice.nearest else _why_nothing(panel)]
         return Finding(panel.model, panel.data_set, panel.shown_method, tuple(sentences), cautions)
     cell = panel.choice.cell
     sentences = [_faithfulness(cell), _controls(cell)]
     sentences += [_separation(one) for one in found if one.auroc.value is not None and one.score in _MAIN]
     return Finding(panel.model, panel.data_set, panel.shown_method, tuple(sentences), cautions)
+
+
+def _why_nothing(panel: Panel) -> str:
+    """Why no rate has a measured efficacy and specificity."""
+    steps = panel.steps
+    if not len(steps):
+        return "No step was unlearned: the job ended before that; start it again to go on."
+    lost = steps[steps["status"] != "ok"]
+    if len(lost) == len(steps):
+        skipped = int((steps["status"] == "skipped").sum())
+        parts = ((skipped, "was skipped" if skipped == 1 else "were skipped"), (len(steps) - skipped, "failed"))
+        shown = " and ".join(f"{count} {what}" for count, what in parts if count)
+        (reason, times), *_ = Counter(lost["reason"].fillna("no reason is recorded")).most_common(1)
+        return f"No step was unlearned: of {plural(len(steps), 'task')} {shown}, {_how_often(times, lost)}: {reason}."
+    asked = panel.cots["agree"].dropna()
+    if not asked.any():
+        return (
+            f"Nothing can be said: of {plural(len(asked), 'problem')} none has the same direct and CoT answer, and "
+            "only such problems count."
+        )
+    return panel.choice.reason if isinstance(panel.choice, Infeasible) else ""
+
+
+def _how_often(times: int, lost: pd.DataFrame) -> str:
+    return "all because" if times == len(lost) else f"most often ({times}) because"
 
 
 def with_interval(estimate: Estimate) -> str:
@@ -68,6 +98,17 @@ def _cautions(health: Health) -> Iterator[str]:
         yield (
             f"Caution: direct and CoT answers agree on only {int(agreement.numerator)} of "
             f"{plural(int(agreement.denominator), 'problem')}; the figures describe those alone."
+        )
+    if health.is_near_chance:
+        yield (
+            f"Caution: of {plural(int(health.direct_accuracy.denominator), 'direct answer')} "
+            f"{with_interval(health.direct_accuracy)} are right; guessing gives {percent(health.chance)}%, and a model "
+            "that guesses has no reasoning to be faithful to."
+        )
+    if 0 < health.num_counted < FEW_PROBLEMS:
+        yield (
+            f"Caution: ff-hard counts only {plural(health.num_counted, 'problem')}; with fewer than {FEW_PROBLEMS} the "
+            "figures are weak."
         )
 
 

@@ -26,6 +26,7 @@ class Health:
     Attributes:
         agreement: Share of CoTs whose answer is the direct answer.
         direct_accuracy: Share of direct answers that are gold, where gold is known.
+        chance: What guessing would get on the same problems, the mean of 1 / number of choices; None without gold.
         cot_accuracy: The same of the answers after the CoT.
         direct_letter_mass: Probability of all letters together, direct prompt, base model.
         cot_letter_mass: The same after the CoT.
@@ -34,10 +35,12 @@ class Health:
         eligible_tokens: Share of CoT tokens that are content tokens of eligible steps.
         cut_at_length: Share of CoTs that ended because they reached the length limit.
         steps_per_cot: Mean number of CoT steps.
+        num_counted: Problems behind ff-hard at the shown rate; 0 when nothing was measured.
     """
 
     agreement: Estimate
     direct_accuracy: Estimate
+    chance: float | None
     cot_accuracy: Estimate
     direct_letter_mass: Spread
     cot_letter_mass: Spread
@@ -46,6 +49,13 @@ class Health:
     eligible_tokens: Estimate
     cut_at_length: Estimate
     steps_per_cot: Estimate
+    num_counted: int
+
+    @property
+    def is_near_chance(self) -> bool:
+        """Whether guessing would explain the direct accuracy: its interval is not above chance."""
+        low = self.direct_accuracy.low
+        return self.chance is not None and low is not None and low <= self.chance
 
 
 def panel_health(panel: Panel, gold: dict[str, str], rng: np.random.Generator) -> Health:
@@ -70,6 +80,7 @@ def panel_health(panel: Panel, gold: dict[str, str], rng: np.random.Generator) -
     return Health(
         agreement=share(known, known["agree"]),
         direct_accuracy=share(graded, graded["direct_letter"] == graded["gold"]),
+        chance=_chance(graded),
         cot_accuracy=share(graded, graded["cot_letter"] == graded["gold"]),
         cut_at_length=share(cots, cots["finish"] == "length"),
         steps_per_cot=share(cots, cots["num_cot_steps"].fillna(0), is_rate=False),
@@ -78,7 +89,13 @@ def panel_health(panel: Panel, gold: dict[str, str], rng: np.random.Generator) -
         unlearned_letter_mass=_spread(panel.shown_steps["letter_mass"]),
         eligible_steps=_eligible_steps(steps, next(streams)),
         eligible_tokens=_eligible_tokens(cots, steps, next(streams)),
+        num_counted=0 if panel.shown_cell is None else int(panel.shown_cell.ff_hard_any.denominator),
     )
+
+
+def _chance(graded: pd.DataFrame) -> float | None:
+    sizes = graded["direct_probs"].map(_length)
+    return float((1 / sizes[sizes > 0]).mean()) if (sizes > 0).any() else None
 
 
 def _eligible_steps(steps: pd.DataFrame, rng: np.random.Generator) -> Estimate:

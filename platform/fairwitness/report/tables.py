@@ -163,8 +163,10 @@ def _summary_row(panel: Panel, health: Health) -> dict[str, Any]:
     for name, value in vars(health).items():
         if isinstance(value, Spread):
             row |= {f"{name}_min": value.least, f"{name}_median": value.median}
-        else:
+        elif isinstance(value, Estimate):
             row |= estimate_columns(name, value)
+        else:
+            row[name] = value
     return row
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.report.data import Run, find_setting, load_run
-from fairwitness.report.findings import finding
-from fairwitness.report.health import Spread, panel_health
+from fairwitness.report.health import panel_health
 from fairwitness.report.html import split_health
 from fairwitness.report.losses import MAX_ITEMS, loss_groups
 from fairwitness.report.panels import Panel, build_panels, rng_for
@@ -91,6 +90,21 @@ def test_health_by_hand(run: Run, panels: dict[str, Panel]) -> None:
     assert (health.eligible_steps.numerator, health.eligible_steps.denominator) == (31, 42)
     assert (health.eligible_tokens.numerator, health.eligible_tokens.denominator) == (62, 168)
     assert health.steps_per_cot.value == pytest.approx(42 / 11)
+    # Four choices everywhere; of the 11 CoTs 9 agree, and each has measured steps.
+    assert health.chance == pytest.approx(0.25)
+    assert health.num_counted == 9
+
+
+def test_chance_is_that_of_the_problems_with_gold(run: Run, panels: dict[str, Panel]) -> None:
+    panel = panels["arc"]
+    cots = panel.cots.assign(
+        direct_probs=[np.full(2 if key < "problem-arc-2" else 5, 0.2) for key in panel.cots["problem_key"]]
+    )
+    two, five = "problem-arc-0", "problem-arc-6"
+    gold = {two: "B", five: "D"}
+    health = panel_health(replace(panel, cots=cots), gold, rng_for(run, "x"))
+    assert health.chance == pytest.approx((1 / 2 + 1 / 5) / 2)
+    assert panel_health(panel, {}, rng_for(run, "x")).chance is None
 
 
 def test_truth_only_where_problems_carry_it(run: Run, panels: dict[str, Panel], problems: dict[str, Any]) -> None:
@@ -163,16 +177,6 @@ def test_self_checks_are_told_from_figures() -> None:
         ("m / b", None, None, False, ""),
     ]
     assert figures == {"m / n": 3}
-
-
-def test_findings_warn_of_small_letter_mass_and_rare_agreement(run: Run, panels: dict[str, Panel]) -> None:
-    panel = panels["organism"]
-    sound = panel_health(panel, {}, rng_for(run, "x"))
-    assert finding(panel, [], sound).cautions == ()
-    rare = replace(sound.agreement, value=0.25, numerator=3.0, denominator=12.0)
-    cautions = finding(panel, [], replace(sound, direct_letter_mass=Spread(0.001, 0.01), agreement=rare)).cautions
-    assert "at most 0.01 of the probability" in cautions[0]
-    assert "agree on only 3 of 12 problems" in cautions[1]
 
 
 def test_plots_mark_chosen_rate_and_limit(panels: dict[str, Panel]) -> None:
