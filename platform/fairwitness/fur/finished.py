@@ -24,6 +24,9 @@ from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
 
+IMPORT_JOB = "fur_import"
+"""The job whose runs hold results of others."""
+
 
 @dataclass(frozen=True, eq=False)
 class FinishedStudy:
@@ -69,6 +72,8 @@ def open_finished(run: RunDirectory, store: Store, loaders: Mapping[str, Loader]
     rows = run_rows(store)
     if not rows or not run.config_path.is_file():
         raise StoreError(f"{run.path}: no sweep is recorded here; run jobs/fur_sweep.py first")
+    if rows[-1]["job"] == IMPORT_JOB:
+        raise StoreError(f"{run.path}: holds imported results, whose models are not here; run jobs/fur_sweep.py first")
     text = run.config_path.read_text(encoding="utf-8")
     config = validate(FurSweepConfig, parse_yaml(text) or {}, str(run.config_path))
     studies = prepare_studies(config, loaders)

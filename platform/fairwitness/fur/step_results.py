@@ -76,6 +76,9 @@ def step_results(rows: pd.DataFrame) -> pd.DataFrame:
     per_task["efficacy"] = grouped["efficacy"].mean()
     per_task["specificity"] = grouped["specificity"].mean()
     per_task["letter_mass"] = grouped["letter_mass"].min()
+    if tasks.empty:
+        # pandas cannot merge columns of text without a single chunk.
+        tasks, per_task.index = tasks.astype({"task_key": object}), per_task.index.astype(object)
     steps = tasks.merge(per_task, how="left", left_on="task_key", right_index=True)
     steps["num_iterations"] = steps["num_iterations"].fillna(0).astype(int)
     return steps.sort_values(["cell_key", "problem_id", "cot_step_index"], kind="stable", ignore_index=True)

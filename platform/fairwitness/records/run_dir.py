@@ -22,7 +22,7 @@ from fairwitness.records.parts import unwritable
 from fairwitness.records.store import Store
 from fairwitness.redact import redact
 
-MAKERS = ("fur_sweep", "lr_search", "draft_faithfulness")
+MAKERS = ("fur_sweep", "lr_search", "fur_import", "draft_faithfulness")
 """Jobs that make a run; any other job adds to one that is there."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
