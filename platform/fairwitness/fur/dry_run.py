@@ -14,9 +14,10 @@ from fairwitness.fur.client import EngineClient
 from fairwitness.fur.cots import CotRecord, score_records, write_records
 from fairwitness.fur.memory import Capacity
 from fairwitness.fur.schedule import engine_group, make_schedule, pack_groups
-from fairwitness.fur.study import Loader, Study, prepare_studies
+from fairwitness.fur.study import Study, prepare_studies
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.problems.problem import Problem
+from fairwitness.records.data_set import Loader
 from fairwitness.records.progress import duration
 from fairwitness.records.run_dir import RunDirectory
 

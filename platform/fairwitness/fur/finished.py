@@ -19,8 +19,9 @@ from fairwitness.errors import StoreError
 from fairwitness.fur.cots import CotRecord, stored_records
 from fairwitness.fur.faithfulness import ChosenRate, Infeasible, cell_faithfulness, choose_rate
 from fairwitness.fur.sets import item_rng
-from fairwitness.fur.study import Loader, Study, prepare_studies
+from fairwitness.fur.study import Study, prepare_studies
 from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.records.data_set import Loader
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
 

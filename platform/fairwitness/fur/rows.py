@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from string import ascii_uppercase
@@ -10,51 +9,14 @@ from typing import Any
 
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.cots import CotRecord
-from fairwitness.fur.study import DataSet, Study
+from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import HeldOut, Measured, TaskResult
 from fairwitness.problems.problem import Problem
-from fairwitness.problems.records import Refused
 from fairwitness.records.keys import key_of
 
 Row = dict[str, Any]
 
 CONTEXT_TOO_SHORT = "measured, but the CoT after unlearning and the question do not fit into the model's context"
-
-
-def problem_rows(data: DataSet) -> list[Row]:
-    """Rows of `problems`: the measured ones, then the refused records."""
-    return [_problem_row(data, p) for p in data.selection.measured] + [
-        _refused_row(data, r) for r in data.loaded.refused
-    ]
-
-
-def _problem_row(data: DataSet, problem: Problem) -> Row:
-    return {
-        "key": data.problem_key(problem),
-        "data_set": data.loaded.name,
-        "data_revision": data.loaded.data_revision,
-        "split": problem.split,
-        "problem_id": problem.problem_id,
-        "question": problem.question,
-        "choices": list(problem.choices),
-        "gold": problem.gold,
-        "metadata_json": json.dumps(dict(problem.metadata), sort_keys=True, ensure_ascii=False),
-        "source": None,
-        "status": "ok",
-        "reason": None,
-    }
-
-
-def _refused_row(data: DataSet, refused: Refused) -> Row:
-    where = f"{refused.source}:{refused.line}"
-    return {
-        "key": key_of(data_set=data.loaded.name, revision=data.loaded.data_revision, source=where, field=refused.field),
-        "data_set": data.loaded.name,
-        "data_revision": data.loaded.data_revision,
-        "source": where,
-        "status": "refused",
-        "reason": str(refused),
-    }
 
 
 def cot_row(study: Study, record: CotRecord) -> Row:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from fairwitness.config import fingerprint
-from fairwitness.errors import DataError
 from fairwitness.fur.config import LoraConfig
 from fairwitness.fur.methods import method_name
 from fairwitness.fur.sweep_config import StudyConfig
@@ -15,36 +13,11 @@ from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
 from fairwitness.lm.tokens import PromptEncoder
-from fairwitness.problems.config import DataConfig
-from fairwitness.problems.load import load_problems
 from fairwitness.problems.problem import Problem
-from fairwitness.problems.records import LoadedProblems
-from fairwitness.problems.selection import Selection, select
+from fairwitness.records.data_set import DataSet, Loader, prepare_data_sets
 from fairwitness.records.keys import code_revision, key_of
 from fairwitness.text.content_words import tagger_revision
 from fairwitness.text.segmentation import segmenter_revision
-
-Loader = Callable[[DataConfig, int], LoadedProblems]
-"""Loads a data set that another package makes, such as the organism's world."""
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """A data set as it is used in this run."""
-
-    config: DataConfig
-    loaded: LoadedProblems
-    selection: Selection
-
-    @cached_property
-    def content_key(self) -> str:
-        """Hash of the problems measured and held out."""
-        parts = [[_content(p) for p in group] for group in (self.selection.measured, self.selection.held_out)]
-        return key_of(name=self.loaded.name, revision=self.loaded.data_revision, problems=parts)
-
-    def problem_key(self, problem: Problem) -> str:
-        """Key of a problem in the table `problems`."""
-        return key_of(data_set=self.loaded.name, revision=self.loaded.data_revision, problem=_content(problem))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +76,7 @@ def prepare_studies(config: StudyConfig, loaders: Mapping[str, Loader]) -> list[
     Raises:
         ConfigError, DataError, ModelError: Something cannot be used; the message says what and what to do.
     """
-    data_sets = [_prepare_data(data, config.seed, loaders) for data in config.data_sets]
-    names = [data.loaded.name for data in data_sets]
-    if len(set(names)) < len(names):
-        raise DataError(f"data_sets: two have the same name among {', '.join(names)}; give each a `name`")
+    data_sets = prepare_data_sets(config.data_sets, config.seed, loaders)
     studies = []
     for model in config.models:
         facts = inspect_model(model)
@@ -116,13 +86,6 @@ def prepare_studies(config: StudyConfig, loaders: Mapping[str, Loader]) -> list[
             encoder.letter_ids(most, context)
         studies += [_study(part, model, facts, data, encoder) for data in data_sets for part in config.by_method()]
     return studies
-
-
-def _prepare_data(data: DataConfig, seed: int, loaders: Mapping[str, Loader]) -> DataSet:
-    other = loaders.get(data.data_set)
-    loaded = other(data, seed) if other else load_problems(data, seed=seed)
-    draw = select(loaded, num_problems=data.num_problems, num_held_out=data.num_held_out, seed=seed)
-    return DataSet(data, loaded, draw)
 
 
 def _study(config: StudyConfig, model: ModelConfig, facts: ModelFacts, data: DataSet, encoder: PromptEncoder) -> Study:
@@ -141,10 +104,6 @@ def _study(config: StudyConfig, model: ModelConfig, facts: ModelFacts, data: Dat
         tagger=tagger_revision(),
     )
     return Study(config, model, facts, data, encoder, scope)
-
-
-def _content(problem: Problem) -> list[object]:
-    return [problem.problem_id, problem.question, list(problem.choices), problem.gold, problem.split]
 
 
 def studies_fingerprint(studies: Sequence[Study]) -> str:

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from fairwitness.fleet.pool import Outcome, Pool
 from fairwitness.fur.client import EngineClient
 from fairwitness.fur.cots import CotRecord, score_records, stored_records, write_records
-from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, problem_rows, unmeasured_row
+from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, unmeasured_row
 from fairwitness.fur.schedule import Planned, Schedule, Wanted, engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import HeldOut, TaskResult
+from fairwitness.records.data_set import problem_rows
 from fairwitness.records.progress import Progress, at_work
 from fairwitness.records.store import Store
 

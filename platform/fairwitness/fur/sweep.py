@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow.compute as pc
 
 from fairwitness.fleet.factory import make_pool
-from fairwitness.fur.study import Loader, Study, prepare_studies
+from fairwitness.fur.study import Study, prepare_studies
 from fairwitness.fur.study_run import StudyRun, iterate_cells
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.fur.tracking import log_cells
+from fairwitness.records.data_set import Loader
 from fairwitness.records.job import JobRun, Report, Reporter
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store

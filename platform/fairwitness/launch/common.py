@@ -15,9 +15,9 @@ from typing import Any
 
 from fairwitness.config import parse_yaml, validate
 from fairwitness.errors import FairwitnessError
-from fairwitness.fur.study import Loader
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
+from fairwitness.records.data_set import Loader
 from fairwitness.records.job import EXIT_INTERRUPTED
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import TrackingConfig

@@ -15,13 +15,13 @@ from fairwitness.fur.rows import (
     cot_step_rows,
     efficacy,
     measured_rows,
-    problem_rows,
     task_key,
     unmeasured_row,
 )
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, Question, TaskResult
 from fairwitness.problems.records import Refused
+from fairwitness.records.data_set import problem_rows
 from fairwitness.records.store import Store
 from tests.helpers.studies import answer, make_study, measured, record
 
