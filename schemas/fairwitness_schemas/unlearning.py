@@ -11,10 +11,15 @@ _TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
 SCHEMA = pa.schema(
     [
         key_column("hash of task_key and iteration"),
-        column("task_key", _TEXT, "hash of all inputs of the task and of model, data and code revision", required=True),
+        column(
+            "task_key", _TEXT, "hash of all inputs of the task (retain set too) and of the code revision", required=True
+        ),
         column("cell_key", _TEXT, "hash of model, data set, rate and recipe: one cell of the sweep", required=True),
         column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
         column("attempt", _INT, "how often the task was tried, from 1; the last one counts", required=True),
+        column(
+            "place_key", _TEXT, "hash of cell, CoT and CoT step, without the retain set; the last task there counts"
+        ),
         column("iteration", _INT, "number of updates made, from 1; 0 for a skipped or failed task", required=True),
         column("model", _TEXT, "name or path of the model as configured", required=True),
         column("model_revision", _TEXT, "revision or content hash of the weights"),
@@ -51,7 +56,7 @@ SCHEMA = pa.schema(
         *status_columns(),
     ]
 )
-VERSION = 2
+VERSION = 3
 VOLATILE = ("attempt", "group_size", "worker", "duration_s")
 
-TABLE = Table("unlearning", SCHEMA, VERSION, VOLATILE, resume_key="task_key")
+TABLE = Table("unlearning", SCHEMA, VERSION, VOLATILE, resume_key="task_key", place_key="place_key")

@@ -16,7 +16,7 @@ import pytest
 
 from fairwitness.errors import StoreError
 from fairwitness.fleet.pool import Outcome
-from fairwitness.fur.items import CotItem, StepScoreItem
+from fairwitness.fur.items import CotItem, CotOutcome, StepScoreItem
 from fairwitness.fur.sweep import SweepResult
 from fairwitness.fur.tasks import UnlearnGroup
 from fairwitness.records.run_dir import RunDirectory
@@ -224,6 +224,44 @@ def test_failed_cots_are_tried_again(plain: dict[str, Any], watch: Watch, at_onc
         for result in (second, at_once)
     ]
     assert_same(*measured)
+
+
+def test_cot_that_succeeds_later_gives_what_one_run_gives(plain: dict[str, Any], watch: Watch, tmp_path: Path) -> None:
+    plain["recipe"] |= {"num_retain": 1}
+    at_once = run({**plain, "output": {"dir": str(tmp_path / "once")}})
+    (written,) = (item for item in watch.items if isinstance(item, CotItem))
+    watch.items.clear()
+
+    def hook(outcome: Outcome) -> Outcome | None:
+        if not isinstance(watch.items[-1], CotItem):
+            return None
+        lost = CotOutcome((), None, None, "worker died")
+        return replace(outcome, value=[lost, *outcome.value[1:]])
+
+    watch.hook = hook
+    first = run(plain)
+    assert first.counts["failed"] == len(RATES)
+    before = set(watch.task_keys)
+    watch.hook = lambda _outcome: None
+    watch.items.clear()
+    second = run(plain)
+    (again,) = (item for item in watch.items if isinstance(item, CotItem))
+    assert again.requests == written.requests[:1]
+    # Its own steps are measured, and the tasks that retain one of them once more; the others stay as they are.
+    prompt = again.requests[0].prompt
+    tasks = [task for group in watch.groups for task in group.tasks]
+    own = [task for task in tasks if task.forget.ids[: len(prompt)] == prompt]
+    drawn = [task for task in tasks if any(kept.ids[: len(prompt)] == prompt for kept in task.retain)]
+    assert own
+    assert drawn
+    assert len(own) + len(drawn) == len(tasks)
+    assert before.isdisjoint(task.task_key for task in tasks)
+    assert len(drawn) < len(before)
+    assert second.exit_code == 0
+    taken_back = [row for row in rows_of(second) if row["cot_step_index"] is None]
+    assert {row["status"] for row in taken_back} == {"skipped"}
+    found = measurements(row for row in rows_of(second) if row not in taken_back)
+    assert_same(found, measurements(rows_of(at_once)))
 
 
 def test_second_job_on_the_run_is_refused(plain: dict[str, Any]) -> None:

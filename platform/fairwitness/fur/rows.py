@@ -10,7 +10,7 @@ from typing import Any
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.cots import CotRecord
 from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import HeldOut, Measured, TaskResult
+from fairwitness.fur.tasks import HeldOut, Measured, StepTokens, TaskResult
 from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of
 
@@ -79,9 +79,19 @@ def _scope(study: Study) -> Row:
     return {"scope_key": study.scope_key, "data_set": study.data.loaded.name, "model": study.facts.name}
 
 
-def task_key(study: Study, lr: float, problem: Problem, cot_step_index: int | None) -> str:
-    """Key of one task; without a step, of the row that says why a problem has none."""
+def place_key(study: Study, lr: float, problem: Problem, cot_step_index: int | None) -> str:
+    """Key of a step at a rate, whatever retain set it was measured with; without a step, of the problem at a rate."""
     return key_of(cell=study.cell_key(lr), cot=study.cot_key(problem), cot_step=cot_step_index)
+
+
+def task_key(place: str, retain: Sequence[StepTokens] = ()) -> str:
+    """Key of one task: its place and the retain set that was drawn for it, which is all that its result depends on.
+
+    Args:
+        place: See `place_key`.
+        retain: The retain set; empty where nothing is measured.
+    """
+    return key_of(place=place, retain=[[step.ids, step.start, step.words] for step in retain])
 
 
 def unmeasured_row(
@@ -93,9 +103,10 @@ def unmeasured_row(
     status: str,
     reason: str,
     attempt: int = 1,
+    key: str | None = None,
 ) -> Row:
-    """Row of `unlearning` for a task that was skipped or failed."""
-    key = task_key(study, lr, record.problem, cot_step_index)
+    """Row of `unlearning` for a task that was skipped or failed; `key` is its key where it has a retain set."""
+    key = key or task_key(place_key(study, lr, record.problem, cot_step_index))
     row = _task_columns(study, record, cot_step_index, lr, key, attempt)
     return {**row, "key": key_of(task_key=key, iteration=0), "iteration": 0, "status": status, "reason": reason}
 
@@ -137,6 +148,7 @@ def _task_columns(
 ) -> Row:
     return {
         "task_key": key,
+        "place_key": place_key(study, lr, record.problem, cot_step_index),
         "cell_key": study.cell_key(lr),
         **_scope(study),
         "attempt": attempt,

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from fairwitness.fur.cots import CotRecord, question_of
-from fairwitness.fur.rows import Row, task_key, unmeasured_row
+from fairwitness.fur.rows import Row, place_key, task_key, unmeasured_row
 from fairwitness.fur.sets import draw_retain, item_rng
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import HeldOut, StepTokens, UnlearnGroup, UnlearnTask
@@ -59,33 +59,41 @@ def make_schedule(
     Args:
         study: The study.
         records: All its problems.
-        finished: Keys of tasks that an earlier job finished.
-        attempts: How often a task was tried before, by key.
+        finished: Keys of tasks that an earlier job finished. A step whose retain set is drawn differently now, because
+            a CoT that failed at first is there, is another task and not among them.
+        attempts: How often a step was tried before, by the place's key.
         wanted: The part of the study that is asked for; None for every problem at every rate. What a task gets does
             not depend on it: its retain set is drawn from all records.
     """
     records = sorted(records, key=lambda record: record.problem.problem_id)
-    pool = [(r.problem.problem_id, _contexts(r)) for r in records if r.eligible]
+    pool = [(r.problem.problem_id, _contexts(r)) for r in records]
+    num_with_steps = sum(bool(steps) for _, steps in pool)
     planned: list[Planned] = []
     rows: list[Row] = []
     num_finished = 0
     tasks: dict[tuple[str, int], UnlearnTask] = {}
+
+    def drawn(record: CotRecord, index: int) -> UnlearnTask:
+        name = (record.problem.problem_id, index)
+        if name not in tasks:
+            tasks[name] = _task(study, record, index, pool)
+        return tasks[name]
+
     for lr in study.rates if wanted is None else wanted:
         for record in records if wanted is None else (r for r in records if r.problem.problem_id in wanted[lr]):
-            rows += _superseded(study, record, lr, attempts)
-            for index, status, reason in _verdicts(study, record, len(pool)):
-                key = task_key(study, lr, record.problem, index)
-                attempt = attempts.get(key, 0) + 1
+            rows += _superseded(study, record, lr, finished, attempts)
+            for index, status, reason in _verdicts(study, record, num_with_steps):
+                place = place_key(study, lr, record.problem, index)
+                attempt = attempts.get(place, 0) + 1
+                task = drawn(record, index) if reason is None and index is not None else None
+                key = task_key(place, task.retain if task else ())
                 if key in finished:
                     num_finished += 1
-                elif reason is None:
-                    assert index is not None
-                    place = (record.problem.problem_id, index)
-                    if place not in tasks:
-                        tasks[place] = _task(study, record, index, pool)
-                    planned.append(Planned(record, index, lr, attempt, replace(tasks[place], task_key=key)))
+                elif task is not None and index is not None:
+                    planned.append(Planned(record, index, lr, attempt, replace(task, task_key=key)))
                 else:
-                    rows.append(unmeasured_row(study, record, index, lr, status=status, reason=reason, attempt=attempt))
+                    row = unmeasured_row(study, record, index, lr, status=status, reason=str(reason), attempt=attempt)
+                    rows.append(row)
     return Schedule(tuple(planned), tuple(rows), num_finished)
 
 
@@ -111,10 +119,13 @@ def engine_group(study: Study, group: Sequence[Planned], held_out: tuple[HeldOut
     return UnlearnGroup(tuple(item.task for item in group), config.recipe, group[0].lr, held_out, cot_after)
 
 
-def _superseded(study: Study, record: CotRecord, lr: float, attempts: Mapping[str, int]) -> list[Row]:
+def _superseded(
+    study: Study, record: CotRecord, lr: float, finished: AbstractSet[str], attempts: Mapping[str, int]
+) -> list[Row]:
     """Takes back the row that said that the whole problem failed, when its CoT is there now."""
-    num_failed = attempts.get(task_key(study, lr, record.problem, None), 0)
-    if not num_failed or record.status != "ok" or not record.steps:
+    place = place_key(study, lr, record.problem, None)
+    num_failed = attempts.get(place, 0)
+    if not num_failed or task_key(place) in finished or record.status != "ok" or not record.steps:
         return []
     return [unmeasured_row(study, record, None, lr, status="skipped", reason=LATER, attempt=num_failed + 1)]
 

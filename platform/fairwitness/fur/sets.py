@@ -111,11 +111,13 @@ def draw_retain(
 ) -> tuple[StepTokens, ...]:
     """Draws the retain set of a task: one eligible step from each of some other problems.
 
-    The draw depends on the seed, the problem and the step alone, not on the order of the pool or on the learning rate.
-    With fewer other problems than asked for, all of them are used.
+    Seed, problem and step decide in which order the other problems come; those without an eligible step are passed
+    over. So the draw depends neither on the order of the pool nor on the learning rate, and a problem that gets its
+    steps later (its CoT failed at first) changes the draws that now reach it and no others. With fewer other problems
+    than asked for, all of them are used.
 
     Args:
-        pool: Per problem its id and its eligible steps (at least one).
+        pool: Per problem its id and its eligible steps; a problem without any belongs here too.
         problem_id: The problem whose step is forgotten.
         cot_step_index: That step.
         recipe: `num_retain`; with `retain: reference` one step only, the first of its problem, as the published code.
@@ -124,12 +126,14 @@ def draw_retain(
     Source: FUR §4.1, App. E.
     """
     others = sorted((item for item in pool if item[0] != problem_id), key=lambda item: item[0])
-    rng = item_rng(seed, problem_id, cot_step_index)
-    order = rng.permutation(len(others))
+    order = item_rng(seed, problem_id, cot_step_index).permutation(len(others))
+    usable = [others[i] for i in order if others[i][1]]
     if recipe.retain == "reference":
-        return tuple(others[i][1][0] for i in order[:1])
-    chosen = order[: recipe.num_retain]
-    return tuple(others[i][1][int(rng.integers(len(others[i][1])))] for i in chosen)
+        return tuple(steps[0] for _, steps in usable[:1])
+    return tuple(
+        steps[int(item_rng(seed, problem_id, cot_step_index, name).integers(len(steps)))]
+        for name, steps in usable[: recipe.num_retain]
+    )
 
 
 def item_rng(seed: int, *item: str | int) -> np.random.Generator:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from fairwitness.fleet.pool import Outcome, Pool
 from fairwitness.fur.client import EngineClient
 from fairwitness.fur.cots import CotRecord, score_records, stored_records, write_records
-from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, unmeasured_row
+from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, place_key, unmeasured_row
 from fairwitness.fur.schedule import Planned, Schedule, Wanted, engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import HeldOut, TaskResult
@@ -117,11 +117,23 @@ class StudyRun:
     def schedule(self, wanted: Wanted | None = None) -> Schedule:
         """All tasks of the study or of a part of it, those of earlier jobs set apart."""
         cells = [self.study.cell_key(lr) for lr in (self.study.rates if wanted is None else wanted)]
-        where = pc.field("cell_key").isin(cells) & (pc.field("status") == "failed")
-        failed = self.store.read("unlearning", ["task_key", "attempt"], where).to_pylist()
-        attempts = {row["task_key"]: row["attempt"] for row in failed}
-        finished = self.store.finished_keys("unlearning")
-        return make_schedule(self.study, self.records, finished, attempts, wanted)
+        tried = self.store.read("unlearning", ["place_key", "attempt", "status"], pc.field("cell_key").isin(cells))
+        last = tried.group_by(["place_key", "status"]).aggregate([("attempt", "max")]).to_pylist()
+        attempts = {row["place_key"]: row["attempt_max"] for row in last}
+        schedule = make_schedule(self.study, self.records, self.store.finished_keys("unlearning"), attempts, wanted)
+        measured = {row["place_key"] for row in last if row["status"] == "ok"}
+        self._announce_drawn_anew(sum(self._place(item) in measured for item in schedule.planned))
+        return schedule
+
+    def _place(self, item: Planned) -> str:
+        return place_key(self.study, item.lr, item.record.problem, item.cot_step_index)
+
+    def _announce_drawn_anew(self, number: int) -> None:
+        if number:
+            log.info(
+                "%s: %d tasks are measured again: their retain sets draw on a CoT that failed before",
+                self.study.label, number,
+            )  # fmt: skip
 
     @cached_property
     def _set_up(self) -> _SetUp:
@@ -152,7 +164,7 @@ class StudyRun:
                 rows = [
                     unmeasured_row(
                         self.study, item.record, item.cot_step_index, item.lr,
-                        status="failed", reason=str(error), attempt=item.attempt,
+                        status="failed", reason=str(error), attempt=item.attempt, key=item.task.task_key,
                     )
                 ]  # fmt: skip
             else:

@@ -157,7 +157,7 @@ class Store:
             return self._finished[table]
 
     def read(self, table: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
-        """The rows that count, in no particular order; of several attempts at a unit the last one.
+        """The rows that count, in no particular order; of several attempts at a unit or place the last one.
 
         Args:
             table: Name of the table.

@@ -14,15 +14,17 @@ _FINISHED_BONUS = 1 << 62
 
 def deciding_columns(table: Table) -> list[str]:
     """The columns that `winning_rows` needs."""
-    wanted = ("key", table.resume_key, "status", "attempt", "created_at", "finished_at")
+    place = table.place_key or table.resume_key
+    wanted = ("key", table.resume_key, place, "status", "attempt", "created_at", "finished_at")
     return [name for name in dict.fromkeys(wanted) if name in table.schema.names]
 
 
 def winning_rows(table: Table, data: pa.Table) -> npt.NDArray[np.bool_] | None:
     """Marks the rows that count; None when all do.
 
-    Per unit of work a finished attempt wins over an unfinished one, then the last attempt (for `runs` the latest
-    time) wins. Rows of equal rank and key are equal by construction, the first is kept.
+    Per unit of work, or where the table has places per place, a finished attempt wins over an unfinished one, then the
+    last attempt (for `runs` the latest time) wins. Rows of equal rank and key are equal by construction, the first is
+    kept.
 
     Args:
         table: The table that the rows are of.
@@ -30,12 +32,13 @@ def winning_rows(table: Table, data: pa.Table) -> npt.NDArray[np.bool_] | None:
     """
     if data.num_rows == 0:
         return None
-    units = _codes(data[table.resume_key])
+    names = data[table.resume_key]
+    places = _codes(pc.coalesce(data[table.place_key], names) if table.place_key else names)
     rank = _rank(table, data)
-    best = np.full(int(units.max()) + 1, -1, dtype=np.int64)
-    np.maximum.at(best, units, rank)
-    keep = rank == best[units]
-    keys = _codes(data["key"]) if table.resume_key != "key" else units
+    best = np.full(int(places.max()) + 1, -1, dtype=np.int64)
+    np.maximum.at(best, places, rank)
+    keep = rank == best[places]
+    keys = _codes(data["key"]) if table.resume_key != "key" else places
     rows = np.flatnonzero(keep)
     _, first = np.unique(keys[rows], return_index=True)
     if first.size == data.num_rows:

@@ -15,11 +15,12 @@ from fairwitness.fur.rows import (
     cot_step_rows,
     efficacy,
     measured_rows,
+    place_key,
     task_key,
     unmeasured_row,
 )
 from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, Question, TaskResult
+from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, Question, StepTokens, TaskResult
 from fairwitness.problems.records import Refused
 from fairwitness.records.data_set import problem_rows
 from fairwitness.records.store import Store
@@ -64,7 +65,7 @@ def test_efficacy_of_a_small_change_is_exact() -> None:
 
 def test_measured_rows_by_hand(study: Study, tmp_path: Path) -> None:
     one = record(study, measured(study)[0], direct=0, given_cot=0)
-    key = task_key(study, 1e-3, one.problem, 1)
+    key = task_key(place_key(study, 1e-3, one.problem, 1), [kept(1)])
     after = CotAfter((5, 6), "So.", 3)
     first, last = measured_rows(
         study, one, 1, 1e-3, result(key, cot_after=after), HELD_OUT, attempt=2, worker="w", duration_s=3.0
@@ -80,6 +81,7 @@ def test_measured_rows_by_hand(study: Study, tmp_path: Path) -> None:
     assert last["loss"] == pytest.approx(12.25)
     assert (first["lr"], first["method"], first["attempt"], first["group_size"]) == (1e-3, "ff2", 2, 2)
     assert (first["cot_step_index"], first["task_key"]) == (1, key)
+    assert first["place_key"] == place_key(study, 1e-3, one.problem, 1)
     assert first["base_probs"] == list(answer(0).probs)
     assert "cot_after_ids" not in first
     assert (last["cot_after_ids"], last["cot_after_text"], last["cot_after_letter"]) == ([5, 6], "So.", "D")
@@ -110,7 +112,8 @@ def test_unmeasured_row_has_no_measurement(study: Study, tmp_path: Path) -> None
     one = record(study, measured(study)[0])
     row = unmeasured_row(study, one, 0, 1e-3, status="failed", reason="broken", attempt=3)
     assert (row["iteration"], row["status"], row["reason"], row["attempt"]) == (0, "failed", "broken", 3)
-    assert row["task_key"] == task_key(study, 1e-3, one.problem, 0)
+    assert row["place_key"] == place_key(study, 1e-3, one.problem, 0)
+    assert row["task_key"] == task_key(row["place_key"])
     with Store(tmp_path) as store:
         assert store.append("unlearning", [row]) == 1
         (stored,) = store.read("unlearning").to_pylist()
@@ -120,11 +123,22 @@ def test_unmeasured_row_has_no_measurement(study: Study, tmp_path: Path) -> None
 
 def test_keys_differ_by_everything_that_they_name(study: Study) -> None:
     one, other, *_ = measured(study)
-    keys = [
-        task_key(study, lr, problem, index) for lr in (1e-3, 1e-2) for problem in (one, other) for index in (None, 0, 1)
+    places = [
+        place_key(study, lr, problem, index)
+        for lr in (1e-3, 1e-2)
+        for problem in (one, other)
+        for index in (None, 0, 1)
     ]
+    assert len(set(places)) == len(places)
+    assert places[0] == place_key(study, 1e-3, one, None)
+    retained = ([], [kept(1)], [kept(2)], [kept(1), kept(2)], [kept(2), kept(1)])
+    keys = [task_key(place, retain) for place in places for retain in retained]
     assert len(set(keys)) == len(keys)
-    assert keys[0] == task_key(study, 1e-3, one, None)
+    assert keys[1] == task_key(places[0], (kept(1),))
+
+
+def kept(number: int) -> StepTokens:
+    return StepTokens((7, 8, number), 1, ((1,), (2,)))
 
 
 def test_cot_rows_are_what_the_store_takes(study: Study, tmp_path: Path) -> None:

@@ -10,8 +10,17 @@ from pathlib import Path
 import pytest
 
 from fairwitness.fur.cots import CotRecord
-from fairwitness.fur.rows import task_key
-from fairwitness.fur.schedule import DISAGREE, LATER, NO_OTHERS, Schedule, engine_group, make_schedule, pack_groups
+from fairwitness.fur.rows import place_key, task_key
+from fairwitness.fur.schedule import (
+    DISAGREE,
+    LATER,
+    NO_OTHERS,
+    Planned,
+    Schedule,
+    engine_group,
+    make_schedule,
+    pack_groups,
+)
 from fairwitness.fur.study import Study
 from tests.helpers.studies import make_study, measured, record
 from tests.helpers.sweeps import RATES, TWO_STEPS
@@ -31,6 +40,10 @@ def study(make: Callable[..., Study]) -> Study:
 
 def all_of(study: Study, records: Sequence[CotRecord]) -> Schedule:
     return make_schedule(study, records, frozenset(), {})
+
+
+def place_of(study: Study, item: Planned) -> str:
+    return place_key(study, item.lr, item.record.problem, item.cot_step_index)
 
 
 def reasons(schedule: Schedule) -> Counter[tuple[str, str]]:
@@ -74,7 +87,8 @@ def test_tasks_say_what_is_forgotten_and_asked(study: Study) -> None:
         assert item.task.forget.ids == (*own.prompt_ids, *own.cot_ids[: step.token_end])
         assert item.task.base_index == 2
         assert item.task.question.ids == tuple(study.encoder.direct(own.problem))
-        assert item.task.task_key == task_key(study, item.lr, own.problem, item.cot_step_index)
+        place = place_key(study, item.lr, own.problem, item.cot_step_index)
+        assert item.task.task_key == task_key(place, item.task.retain)
         assert len(item.task.retain) == 4
         assert own.prompt_ids not in [kept.ids[: len(own.prompt_ids)] for kept in item.task.retain]
         assert (item.task.cot_prompt, item.task.cot_answer_suffix) == ((), ())
@@ -142,7 +156,7 @@ def test_finished_tasks_are_left_out_and_failed_ones_counted(study: Study) -> No
     first = all_of(study, records)
     done = {first.planned[0].task.task_key, first.rows[0]["task_key"]}
     retried = first.planned[1].task.task_key
-    again = make_schedule(study, records, done, {retried: 2})
+    again = make_schedule(study, records, done, {place_of(study, first.planned[1]): 2})
     assert again.num_finished == 2
     assert len(again.planned) == len(first.planned) - 1
     assert len(again.rows) == len(first.rows) - 1
@@ -159,10 +173,43 @@ def test_failed_problem_that_succeeds_later_is_no_longer_failed(study: Study) ->
     broken = replace(records[0], status="failed", reason="worker died")
     failed = all_of(study, [broken, *records[1:]]).rows
     assert {(row["status"], row["cot_step_index"]) for row in failed} == {("failed", None)}
-    again = make_schedule(study, records, frozenset(), {row["task_key"]: 1 for row in failed})
+    attempts = {row["place_key"]: 1 for row in failed}
+    again = make_schedule(study, records, frozenset(), attempts)
     assert {row["task_key"] for row in again.rows} == {row["task_key"] for row in failed}
     assert {(row["status"], row["reason"], row["attempt"]) for row in again.rows} == {("skipped", LATER, 2)}
     assert len(again.planned) == 10 * len(RATES)
+    # Once that is stored it is not said again.
+    assert make_schedule(study, records, {row["task_key"] for row in again.rows}, attempts).rows == ()
+
+
+def test_cot_that_is_there_later_brings_new_tasks_where_it_is_retained(make: Callable[..., Study]) -> None:
+    study = make(num_problems=9)
+    records = [record(study, one) for one in measured(study)]
+    late = records[3]
+    broken = [replace(one, status="failed", reason="worker died") if one is late else one for one in records]
+    first = all_of(study, broken)
+    attempts = {place_of(study, item): 1 for item in first.planned}
+    again = make_schedule(study, records, {item.task.task_key for item in first.planned}, attempts)
+    # As if it had been there from the start, except that the tasks whose retain set is the same are done.
+    at_once = {item.task.task_key: item for item in all_of(study, records).planned}
+    old = {item.task.task_key for item in first.planned}
+    assert {item.task.task_key for item in again.planned} == at_once.keys() - old
+    assert all(item.task == at_once[item.task.task_key].task for item in again.planned)
+    anew = [item for item in again.planned if item.record.problem.problem_id != late.problem.problem_id]
+    assert 0 < len(anew) < len(first.planned)
+    for item in anew:
+        assert any(kept.ids[: len(late.prompt_ids)] == late.prompt_ids for kept in item.task.retain)
+        assert item.attempt == 2
+    assert again.num_finished == len(first.planned) - len(anew)
+
+
+def test_step_without_others_to_retain_is_measured_once_there_are(study: Study) -> None:
+    one, other, *_ = measured(study)
+    alone = all_of(study, [record(study, one)])
+    done = {row["task_key"] for row in alone.rows}
+    assert reasons(alone) == {("skipped", NO_OTHERS): 2 * len(RATES)}
+    again = make_schedule(study, [record(study, one), record(study, other)], done, {})
+    assert len(again.planned) == 4 * len(RATES)
 
 
 @pytest.mark.parametrize("num_workers", [1, 3, 50])

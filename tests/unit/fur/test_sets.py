@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -163,6 +164,29 @@ def test_retain_does_not_depend_on_the_order_of_the_pool() -> None:
     for seed in range(5):
         random.Random(seed).shuffle(pool)
         assert draw_retain(pool, "p3", 1, RecipeConfig(), seed=0) == expected
+
+
+def test_retain_passes_over_problems_without_a_step() -> None:
+    pool = make_pool(9)
+    pool[4] = ("p4", [])
+    drawn = {problem: owners(draw_retain(pool, f"p{problem}", 0, RecipeConfig(), seed=0)) for problem in range(9)}
+    assert all(len(others) == 4 and 4 not in others for others in drawn.values())
+
+
+def test_a_problem_that_gets_its_steps_later_changes_only_the_draws_that_reach_it() -> None:
+    later = make_pool(30)
+    before = [(name, [] if name == "p7" else steps) for name, steps in later]
+    num_changed = 0
+    for problem, index in itertools.product(range(30), range(3)):
+        old, new = (draw_retain(pool, f"p{problem}", index, RecipeConfig(), seed=3) for pool in (before, later))
+        if 7 in owners(new):
+            num_changed += 1
+            kept = [step for step in new if step.ids[0] != 7]
+            assert list(old[: len(kept)]) == kept
+        else:
+            assert old == new
+    # Four of 29 are drawn: about 12 of the 87 draws of the other problems.
+    assert 4 <= num_changed <= 25
 
 
 def test_retain_depends_on_seed_problem_and_step() -> None:

@@ -105,6 +105,22 @@ def test_a_finished_attempt_counts_more_than_a_failed_one_with_a_higher_number(t
     assert keys(Store(tmp_path).read("unlearning")) == ["t0/1", "t0/2"]
 
 
+def test_of_the_tasks_at_one_place_the_last_finished_one_counts(tmp_path: Path) -> None:
+    old, new = (task_rows(name, place_key="place", attempt=n) for n, name in enumerate(("t0", "t1"), start=1))
+    elsewhere = task_rows("t2", place_key="elsewhere") + task_rows("t3") + task_rows("t4")
+    failed = failed_row("t5", attempt=3) | {"place_key": "place"}
+    for rows in (old + elsewhere, [failed_row("t1", attempt=2) | {"place_key": "place"}], new, [failed]):
+        with Store(tmp_path) as writer:
+            assert writer.append("unlearning", rows) == len(rows)
+    others = [f"{task}/{iteration}" for task in ("t2", "t3", "t4") for iteration in (1, 2)]
+    reader = Store(tmp_path, create=False)
+    assert keys(reader.read("unlearning")) == ["t1/1", "t1/2", *others]
+    # As long as the new one is not there, the old one counts.
+    with Store(tmp_path / "before") as writer:
+        writer.append("unlearning", [*old, failed])
+        assert keys(writer.read("unlearning")) == ["t0/1", "t0/2"]
+
+
 def test_the_same_rows_in_two_parts_count_once(tmp_path: Path) -> None:
     """As after a driver that was killed between writing a merged part and removing the old ones."""
     with Store(tmp_path) as writer:
