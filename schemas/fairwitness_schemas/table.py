@@ -26,8 +26,8 @@ class Table:
         statuses: The values that `status` can take.
         finished: The statuses of work that is not done again.
         resume_key: Column that names one unit of work; several rows can belong to one unit.
-        place_key: Column that names what units of work replace one another: of all that share it, only the last finished
-            one counts. None, or null in a row: every unit is a place of its own.
+        place_key: Column that names which units of work replace one another: of all that share it, only the last
+            finished one counts. None, or null in a row: every unit is a place of its own.
     """
 
     name: str
@@ -60,11 +60,11 @@ def status_columns(statuses: tuple[str, ...] = ITEM_STATUSES) -> tuple[pa.Field,
 
 def describe(table: Table) -> str:
     """The table as text: version, roles of columns, then a line per column. Equal texts mean equal tables."""
-    place = f"; place key: {table.place_key}" if table.place_key else ""
-    lines = [
-        f"table {table.name}, version {table.version}",
-        f"resume key: {table.resume_key}{place}; finished: {', '.join(table.finished)}; volatile: {', '.join(table.volatile)}",
-    ]
+    roles = [f"resume key: {table.resume_key}"]
+    if table.place_key is not None:
+        roles.append(f"place key: {table.place_key}")
+    roles += [f"finished: {', '.join(table.finished)}", f"volatile: {', '.join(table.volatile)}"]
+    lines = [f"table {table.name}, version {table.version}", "; ".join(roles)]
     for field in table.schema:
         null = "" if field.nullable else " not null"
         lines.append(f"{field.name}: {field.type}{null} -- {field.metadata[DESCRIPTION].decode()}")

@@ -51,6 +51,13 @@ def test_description_changes_with_every_part_of_a_table() -> None:
     nullable = pa.schema([table.schema.field(0).with_nullable(True), *list(table.schema)[1:]])
     texts = {
         describe(replace(table, **change))
-        for change in ({}, {"version": 2}, {"schema": renamed}, {"schema": nullable}, {"volatile": ("agree",)})
+        for change in (
+            {},
+            {"version": 2},
+            {"schema": renamed},
+            {"schema": nullable},
+            {"volatile": ("agree",)},
+            {"place_key": "problem_key"},
+        )
     }
-    assert len(texts) == 5
+    assert len(texts) == 6
