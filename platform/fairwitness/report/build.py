@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import os
 from collections.abc import Mapping, Sequence
@@ -133,7 +134,7 @@ def _write(
             cautions=tuple(_line(one, caution) for one in findings for caution in one.cautions),
         )
         for name, table in tables.items():
-            _replace(paths.csv[name], table.to_csv(index=False, lineterminator="\n"))
+            _replace(paths.csv[name], _as_csv(table))
         for name, svg in plots.items():
             _replace(paths.plots[name], standalone(svg))
         _replace(paths.html, page)
@@ -142,6 +143,14 @@ def _write(
             f"{run_dir}: the report cannot be written ({error}); free space or check permissions"
         ) from error
     return paths
+
+
+def _as_csv(table: pd.DataFrame) -> str:
+    text = table.to_csv(index=False, lineterminator="\n")
+    if "\r" not in text:
+        return text
+    # The csv module quotes no lone carriage return, which readers take for the end of a row.
+    return table.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
 
 
 def _replace(path: Path, text: str) -> None:

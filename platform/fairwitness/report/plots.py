@@ -93,9 +93,7 @@ def _rates_frame(x_axis: Axis, y_axis: Axis, limit: float, min_specificity: floa
         pieces.append(line(x_axis.start, y_axis.at(tick), x_axis.end, y_axis.at(tick), stroke="#e3e8ec", width=0.75))
     pieces.append(line(x_axis.start, y_axis.start, x_axis.end, y_axis.start, stroke="#8b959e"))
     pieces.append(line(x_axis.start, y_limit, x_axis.end, y_limit, stroke="#3f7d44", width=1.25, dash="5 3"))
-    pieces.append(
-        text(x_axis.end, y_limit + 13, f"rounds to {min_specificity:g}", size=10, anchor="end", fill="#2f6334")
-    )
+    pieces.append(text(x_axis.start + 4, y_limit + 13, f"rounds to {min_specificity:g}", size=10, fill="#2f6334"))
     pieces.append(text(x_axis.end, _HEIGHT - 8, "efficacy, %", anchor="end"))
     pieces.append(text(x_axis.start - 36, 12, "specificity, %"))
     return pieces

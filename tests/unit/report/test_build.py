@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pyarrow.compute as pc
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -273,6 +275,28 @@ def test_a_run_that_measured_nothing_has_a_report(make_run: Callable[..., Path],
     report = build_report(directory)
     assert "No problem was asked yet." in report.html.read_text(encoding="utf-8")
     assert len(read(report, "skipped_failed")) == 1
+
+
+def test_a_run_killed_before_its_first_task_has_a_report(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    directory = make_run(tmp_path, num_problems=2, status="running")
+    shutil.rmtree(directory / "store" / "unlearning")
+    report = build_report(directory)
+    assert report.findings == ("tiny/m on arc: No step was unlearned.", "tiny/m on organism: No step was unlearned.")
+    assert len(read(report, "problems")) == 4
+    assert read(report, "steps") == []
+
+
+def test_a_carriage_return_breaks_no_table(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    directory = make_run(tmp_path, num_problems=2)
+    name = "two\rlines, =1+1"
+    with Store(directory / "store") as store:
+        refused = {"key": "refused-2", "data_set": "arc", "data_revision": "r1", "problem_id": name}
+        store.append("problems", [refused | {"source": "arc.jsonl:1", "status": "refused", "reason": "a\rb"}])
+    report = build_report(directory)
+    whole = pd.read_csv(report.csv["skipped_failed"])
+    assert whole.loc[whole["key"] == "refused-2", ["problem_id", "reason"]].to_numpy().tolist() == [[name, "a\rb"]]
+    assert whole["problem_id"].isna().sum() == 1
+    assert set(whole["table"]) <= {"problems", "cots", "cot_steps", "unlearning"}
 
 
 def test_one_problem_gives_values_without_invented_intervals(make_run: Callable[..., Path], tmp_path: Path) -> None:
