@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fairwitness.errors import ConfigError
-from fairwitness.redact import redact_refused
+from fairwitness.redact import redact_refused, redact_text
 
 
 class Config(BaseModel):
@@ -66,8 +66,29 @@ def parse_yaml(text: str) -> Any:
     """
     try:
         return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
+        # ValueError: a date that there is not, a number of thousands of digits.
         raise ConfigError(f"not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError as error:
+        raise ConfigError("not valid YAML: it is nested too deep") from error
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The keys and values of a YAML file; an empty one gives none.
+
+    Raises:
+        ConfigError: It cannot be read, is not YAML, or holds something else than keys and values.
+    """
+    try:
+        data = parse_yaml(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error}); give the path of a YAML file") from error
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    data = {} if data is None else data
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: must hold `key: value` lines, not a {type(data).__name__}")
+    return data
 
 
 def load_config(cls: type[ConfigT], path: Path | None, overrides: Sequence[str] = ()) -> ConfigT:
@@ -82,21 +103,10 @@ def load_config(cls: type[ConfigT], path: Path | None, overrides: Sequence[str] 
         ConfigError: The file or an override cannot be read, or a value is refused. The message names the key and,
             for an unknown one, the nearest known key.
     """
-    source = str(path) if path else "defaults"
-    data: Any = {}
-    if path is not None:
-        try:
-            data = parse_yaml(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot be read ({error}); give --config the path of a YAML file") from error
-        except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from error
-    data = {} if data is None else data
-    if not isinstance(data, dict):
-        raise ConfigError(f"{source}: must hold `key: value` lines, not a {type(data).__name__}")
+    data = {} if path is None else read_settings(path)
     for override in overrides:
         _apply_override(data, override)
-    return validate(cls, data, source)
+    return validate(cls, data, str(path) if path else "defaults")
 
 
 def validate(cls: type[ConfigT], data: Mapping[str, Any], source: str) -> ConfigT:
@@ -106,10 +116,14 @@ def validate(cls: type[ConfigT], data: Mapping[str, Any], source: str) -> Config
         ConfigError: Every refused value on its own line, with source, key and what to do.
     """
     try:
-        return cls.model_validate(data)
+        config = cls.model_validate(data)
+        lines = [f"{key}: must be a number, not yes or no" for key in _switches(data, config.model_dump())]
     except ValidationError as error:
-        lines = [_explain(cls, item) for item in error.errors()]
+        lines = [_explain(cls, item) for item in _telling(error.errors())]
         raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from error
+    if lines:
+        raise ConfigError("\n".join(f"{source}: {line}" for line in lines))
+    return config
 
 
 def fingerprint(value: Any) -> str:
@@ -136,7 +150,7 @@ def _apply_override(data: dict[str, Any], override: str) -> None:
     try:
         value = parse_yaml(text)
     except ConfigError as error:
-        raise ConfigError(f"--set {override}: {error}") from error
+        raise ConfigError(f"--set {redact_text(override)}: {redact_text(str(error))}") from error
     if isinstance(target, list):
         target[_list_index(target, last, override)] = value
     else:
@@ -159,6 +173,23 @@ def _list_index(target: list[Any], name: str, override: str) -> int:
     return int(name)
 
 
+def _switches(given: Any, taken: Any, key: str = "") -> Iterator[str]:
+    """Keys that hold true or false where a number is wanted; pydantic takes them for 1 and 0."""
+    if isinstance(given, dict) and isinstance(taken, dict):
+        for name in taken.keys() & given.keys():
+            yield from _switches(given[name], taken[name], f"{key}.{name}".strip("."))
+    elif isinstance(given, list) and isinstance(taken, tuple):
+        for number, pair in enumerate(zip(given, taken, strict=False)):
+            yield from _switches(*pair, f"{key}.{number}")
+    elif isinstance(given, bool) and isinstance(taken, int | float) and not isinstance(taken, bool):
+        yield key
+
+
+def _telling(items: Sequence[Any]) -> list[Any]:
+    """The errors without those of lists that count as empty only because their items were refused."""
+    return [item for item in items if item["type"] != "too_short" or not item["input"]]
+
+
 def _explain(cls: type[BaseModel], item: Any) -> str:
     location = [part for part in item["loc"] if not str(part).startswith(("function-", "tagged-union"))]
     key = ".".join(str(part) for part in location)
@@ -167,6 +198,11 @@ def _explain(cls: type[BaseModel], item: Any) -> str:
         return f"unknown key {key!r}{f'; did you mean {near!r}?' if near else ''}"
     if item["type"] == "missing":
         return f"{key}: is missing; add it"
+    if item["type"] == "union_tag_not_found":
+        return f"{key}: {item['ctx']['discriminator']} is missing; add it"
+    if item["type"] == "value_error" and isinstance(item["input"], dict):
+        # A rule of several settings names them itself; the whole of what was given would bury that.
+        return f"{key or 'config'}: {item['ctx']['error']}"
     given = redact_refused(str(location[-1]) if location else "", item["input"])
     return f"{key or 'config'}: {item['msg']} (given: {given!r})"
 

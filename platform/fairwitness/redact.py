@@ -6,6 +6,9 @@ import re
 from typing import Any
 
 _USERINFO = re.compile(r"(?<=://)[^/\s]+@")
+_SECRET_IN_QUERY = re.compile(
+    r"(?<=[?&;])([\w.~-]*(?:password|passwd|secret|token|key|credential)[\w.~-]*=)[^&;#\s'\"]+", re.IGNORECASE
+)
 _QUERY = re.compile(r"(?<=://)([^\s?#]+)\?[^\s#]*")
 # The name of the environment variable that holds a key is no secret.
 _SECRET_KEY = re.compile(r"password|passwd|secret|api_?key(?!_env$)|credential|(^|_)token$", re.IGNORECASE)
@@ -13,8 +16,8 @@ HIDDEN = "***"
 
 
 def redact_text(text: str) -> str:
-    """The text with `user:password@` removed from every URI in it."""
-    return _USERINFO.sub("", text)
+    """The text with `user:password@` removed from every URI in it, and the value of a `…?token=` hidden."""
+    return _SECRET_IN_QUERY.sub(rf"\1{HIDDEN}", _USERINFO.sub("", text))
 
 
 def redact(value: Any) -> Any:

@@ -156,6 +156,47 @@ def test_text_that_is_no_yaml(tmp_path: Path, text: str) -> None:
         load(tmp_path, text)
 
 
+@pytest.mark.parametrize("value", ["2026-99-99", "9" * 5000, "[" * 3000])
+def test_yaml_that_python_cannot_hold(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match=r"job\.yaml: not valid YAML: "):
+        load(tmp_path, f"rate: {value}")
+
+
+@pytest.mark.parametrize(("text", "key"), [("rate: yes", "rate"), ("rates: [1.0, true]", r"rates\.1")])
+def test_a_switch_is_no_number(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"job\.yaml: {key}: must be a number, not yes or no"):
+        load(tmp_path, f"flag: true\n{text}")
+
+
+def test_a_rule_of_several_settings_shows_no_others(tmp_path: Path) -> None:
+    secret = "tracking: {uri: 'http://someone:hunter2@host/?token=hunter2'}"
+    models = "models: [{model: a/same}, {model: b/same}]"
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, f"{SWEEP.replace('models: [{model: somewhere}]', models)}\n{secret}", cls=FurSweepConfig)
+    assert str(caught.value) == (
+        f"{tmp_path / 'job.yaml'}: config: models: two have the same name among same, same; give each a `name`"
+    )
+    for override in ("tracking.uri=http://someone:hunter2@host: {", "tracking.uri={x: http://host?api_key=hunter2"):
+        with pytest.raises(ConfigError, match="not valid YAML") as caught:
+            load(tmp_path, SWEEP, override, cls=FurSweepConfig)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_a_list_with_a_refused_item_is_not_called_empty(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, SWEEP.replace("[1e-3]", "[0]"), cls=FurSweepConfig)
+    assert str(caught.value).splitlines() == [
+        f"{tmp_path / 'job.yaml'}: rates.0: Input should be greater than 0 (given: 0)"
+    ]
+    with pytest.raises(ConfigError, match="rates: Tuple should have at least 1 item"):
+        load(tmp_path, SWEEP.replace("[1e-3]", "[]"), cls=FurSweepConfig)
+
+
+def test_a_kind_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"recipe\.method: 'kind' is missing; add it"):
+        load(tmp_path, SWEEP, "recipe.method.rank=8", cls=FurSweepConfig)
+
+
 def test_empty_file_is_the_defaults(tmp_path: Path) -> None:
     assert load(tmp_path, "# nothing\n") == Outer()
 

@@ -198,6 +198,14 @@ def test_tracking_settings_come_from_the_run(command: Command, plain: dict[str, 
     assert (own.enabled, own.experiment, own.uri) == (True, "own", "sqlite:///x.db")
     given = common.tracking_of(folder, uri="http://host:1", experiment="other")
     assert (given.enabled, given.experiment, given.uri) == (True, "other", "http://host:1")
+    for text, message in (
+        (b"\xff", "cannot be read"),
+        (b"- a", "not a list"),
+        (b"tracking: 7", "config.yaml: tracking: "),
+    ):
+        (folder / "config.yaml").write_bytes(text)
+        with pytest.raises(ConfigError, match=message):
+            common.tracking_of(folder, uri=None, experiment=None)
     with pytest.raises(StoreError, match="there is no run here"):
         common.tracking_of(tmp_path, uri=None, experiment=None)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.compute as pc
 
-from fairwitness.config import parse_yaml, validate
+from fairwitness.config import load_config
 from fairwitness.errors import StoreError
 from fairwitness.fur.cots import CotRecord, stored_records
 from fairwitness.fur.faithfulness import ChosenRate, Infeasible, cell_faithfulness, choose_rate
@@ -75,9 +75,7 @@ def open_finished(run: RunDirectory, store: Store, loaders: Mapping[str, Loader]
         raise StoreError(f"{run.path}: no sweep is recorded here; run jobs/fur_sweep.py first")
     if rows[-1]["job"] == IMPORT_JOB:
         raise StoreError(f"{run.path}: holds imported results, whose models are not here; run jobs/fur_sweep.py first")
-    text = run.config_path.read_text(encoding="utf-8")
-    config = validate(FurSweepConfig, parse_yaml(text) or {}, str(run.config_path))
-    studies = prepare_studies(config, loaders)
+    studies = prepare_studies(load_config(FurSweepConfig, run.config_path), loaders)
     _must_be_the_same(run, rows[-1], studies)
     scopes = zip(studies, rows[-1]["scope_keys"], strict=True)
     return [_finished(replace(study, scope_key=key), store, rows[-1]["cell_keys"]) for study, key in scopes]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairwitness.config import parse_yaml, validate
+from fairwitness.config import read_settings, validate
 from fairwitness.errors import FairwitnessError
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
@@ -67,11 +67,10 @@ def tracking_of(run_path: Path, *, uri: str | None, experiment: str | None) -> T
         ConfigError: Its configuration cannot be read.
     """
     run = RunDirectory.at(run_path)
-    own: dict[str, Any] = {}
-    if run.config_path.exists():
-        own = (parse_yaml(run.config_path.read_text(encoding="utf-8")) or {}).get("tracking", {})
+    own = read_settings(run.config_path).get("tracking") if run.config_path.exists() else None
     given = {name: value for name, value in (("uri", uri), ("experiment", experiment)) if value is not None}
-    return validate(TrackingConfig, {**own, **given, "enabled": True}, str(run.config_path))
+    found = validate(TrackingConfig, {} if own is None else own, f"{run.config_path}: tracking")
+    return validate(TrackingConfig, {**found.model_dump(), **given, "enabled": True}, "options")
 
 
 def with_organism(model: ModelConfig) -> ModelConfig:
