@@ -20,7 +20,7 @@ from fairwitness.records.tracker import TrackingConfig
 class OutputConfig(Config):
     """Where results are written."""
 
-    dir: str = Field("results", min_length=1)
+    dir: str = Field("results", pattern=r"^[^\x00]+$")
     """Folder of all runs; this run is in `<dir>/<name>`."""
 
 

@@ -24,13 +24,14 @@ def default_uri(output_dir: Path) -> str:
 
 
 def expected_errors() -> tuple[type[Exception], ...]:
-    """What MLflow raises when a server is away, refuses, or a database cannot be used."""
+    """What MLflow raises when a server is away, refuses, or a database or its driver cannot be used."""
     _prepare(timeout_s=10)
     from alembic.util import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return (MlflowException, SQLAlchemyError, CommandError, OSError)
+    # ImportError: a database without its driver; ValueError: an address that is none.
+    return (MlflowException, SQLAlchemyError, CommandError, OSError, ImportError, ValueError)
 
 
 class MlflowWriter:
@@ -152,6 +153,8 @@ def _prepare(timeout_s: int) -> None:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     for name in ("mlflow.store.db.utils", "alembic"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # Its notice of a retry shows the whole address, credentials in the query included.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)
 
 
 def _prepare_sqlite(uri: str) -> str | None:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import uuid
 from collections.abc import Iterable
+from io import BufferedReader
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,7 +40,7 @@ def write_part(directory: Path, table: Table, pieces: Iterable[pa.Table]) -> Pat
         directory.mkdir(parents=True, exist_ok=True)
         _write_parquet(temporary, table, pieces)
         with temporary.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            digest = _digest(stream)
             os.fsync(stream.fileno())
         final = directory / f"{digest}.parquet"
         os.replace(temporary, final)
@@ -73,7 +74,8 @@ def check_part(path: Path, table: Table) -> None:
         ) from error
     if metadata.get(TABLE_KEY) != table.name.encode():
         raise StoreError(f"{path}: is not a part of the table {table.name}; move the file away")
-    version = int(metadata.get(VERSION_KEY, b"0"))
+    written = metadata.get(VERSION_KEY, b"")
+    version = int(written) if written.isdigit() else 0
     if version != table.version:
         kind = "a newer" if version > table.version else "an older"
         raise StoreError(
@@ -82,12 +84,30 @@ def check_part(path: Path, table: Table) -> None:
         )
 
 
+def unreadable(directory: Path, parts: Iterable[Path], error: Exception) -> StoreError:
+    """The error for parts that could not be read together: names those whose content is not what was written."""
+    damaged = []
+    for part in parts:
+        with contextlib.suppress(OSError), part.open("rb") as stream:
+            if _digest(stream) != part.stem:
+                damaged.append(part.name)
+    which = f"the damaged {', '.join(damaged)}" if damaged else "the damaged file"
+    return StoreError(
+        f"{directory}: cannot be read ({' '.join(str(error).split())}); move {which} away and start the job again to "
+        "redo its rows"
+    )
+
+
 def unwritable(path: Path, error: OSError) -> StoreError:
     """The error for a path that cannot be written: names it and says what to do."""
     return StoreError(
         f"{path}: cannot be written ({error.strerror or error}); free space or choose another output.dir, then start "
         "the same command again: what is already stored is kept and not run again"
     )
+
+
+def _digest(stream: BufferedReader) -> str:
+    return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _write_parquet(path: Path, table: Table, pieces: Iterable[pa.Table]) -> None:

@@ -38,7 +38,7 @@ class Progress:
         self._console = console or Console(file=sys.stderr)
         self._every_s, self._beating = every_s, ExitStack()
         columns = (
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),

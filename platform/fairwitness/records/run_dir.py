@@ -41,21 +41,26 @@ class RunDirectory:
             raise ConfigError(
                 f"run name {name!r}: use up to 100 letters, digits, '.', '-', '_', a letter or digit first"
             )
-        self.output_dir = Path(output_dir)
+        self._place(Path(os.path.expanduser(output_dir)), name)
+
+    def _place(self, output_dir: Path, name: str) -> None:
+        self.output_dir = output_dir
         self.name = name
-        self.path = self.output_dir / name
+        self.path = output_dir / name
 
     @classmethod
     def at(cls, path: Path | str) -> RunDirectory:
-        """The run directory at an existing path, as a user names it on the command line.
+        """The run directory at an existing path, whatever its name: people rename and copy results.
 
         Raises:
             StoreError: There is no run.
         """
-        path = Path(path).resolve()
-        if not (path / "store").is_dir():
+        if not os.path.isdir(os.path.join(path, "store")):
             raise StoreError(f"{path}: there is no run here; give the directory that holds `store`")
-        return cls(path.parent, path.name)
+        path = Path(path).resolve()
+        run = cls.__new__(cls)
+        run._place(path.parent, path.name)
+        return run
 
     @property
     def store_path(self) -> Path:

@@ -8,6 +8,7 @@ seconds, so a killed process loses at most those seconds and leaves nothing half
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ import pyarrow.parquet as pq
 
 from fairwitness.errors import StoreError
 from fairwitness.records.checks import check_table, rows_to_table
-from fairwitness.records.parts import check_part, list_parts, remove_leftovers, unwritable, write_part
+from fairwitness.records.parts import check_part, list_parts, remove_leftovers, unreadable, unwritable, write_part
 from fairwitness.records.winners import deciding_columns, winning_rows
 from fairwitness_schemas import TABLES, Table
 
@@ -73,7 +74,7 @@ class Store:
         self._late_flush_failed = False
         if create:
             _check_writable(self.root)
-        elif not self.root.is_dir():
+        elif not os.path.isdir(self.root):
             raise StoreError(f"{self.root}: there is no store here; give the directory of a run that was started")
 
     def __enter__(self) -> Self:
@@ -300,7 +301,7 @@ class Store:
             data = ds.dataset([str(part) for part in parts], schema=table.schema)
             return data.to_table(columns=columns, filter=where)
         except (OSError, pa.ArrowException) as error:
-            raise StoreError(f"{self._directory(table)}: cannot be read ({error})") from error
+            raise unreadable(self._directory(table), parts, error) from error
 
     def _directory(self, table: Table) -> Path:
         return self.root / table.name

@@ -42,6 +42,13 @@ def test_a_terminal_sees_counts_rate_and_trouble() -> None:
     assert "2 failed" in out.getvalue()
 
 
+def test_a_name_in_brackets_is_text() -> None:
+    out = io.StringIO()
+    with Progress(1, "a [/b] on [i]c[/i]", console=Console(file=out, force_terminal=True, width=100)) as progress:
+        progress.advance(1)
+    assert out.getvalue().count("a [/b] on [i]c[/i]") >= 2
+
+
 def test_nothing_to_do() -> None:
     out = io.StringIO()
     with Progress(0, "tasks", console=Console(file=out)) as progress:

@@ -62,6 +62,23 @@ def test_a_run_is_opened_by_its_path(tmp_path: Path) -> None:
         RunDirectory.at(tmp_path)
 
 
+def test_a_run_that_was_copied_or_renamed_is_opened(tmp_path: Path) -> None:
+    folder = tmp_path / "demo (copy) é"
+    RunDirectory(tmp_path, "demo").store()
+    (tmp_path / "demo").rename(folder)
+    run = RunDirectory.at(folder)
+    assert (run.name, run.path) == (folder.name, folder)
+    for absent in (tmp_path / ("x" * 300), "a\0b"):
+        with pytest.raises(StoreError, match="there is no run here"):
+            RunDirectory.at(absent)
+
+
+def test_home_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert RunDirectory("~/results", "demo").path == tmp_path / "results" / "demo"
+    assert RunDirectory("~nobody-of-this-name/x", "demo").path == Path("~nobody-of-this-name/x/demo")
+
+
 def test_a_second_job_on_the_same_run_is_told_who_holds_it(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, "demo")
     with run.lock():
@@ -113,6 +130,7 @@ def test_redaction_hides_a_password_with_an_at_sign() -> None:
 
 
 def test_redaction_keeps_everything_else() -> None:
+    assert redact_text("at http://h/a?x=1&api_token=s3&y=2: no") == "at http://h/a?x=1&api_token=***&y=2: no"
     assert redact_text("see postgresql://me:s3@db:5432/x and a@b.c") == "see postgresql://db:5432/x and a@b.c"
     assert redact({"token": "t", "max_tokens": 3, "pad_token": None, "uris": ["http://u@h/"], "n": 1.5}) == {
         "token": "***",

@@ -257,6 +257,29 @@ def test_damaged_and_foreign_files_are_named(tmp_path: Path) -> None:
         Store(tmp_path).read("unlearning")
 
 
+def test_a_part_whose_content_was_damaged_is_named_among_others(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for task in ("t0", "t1"):
+        store.append("unlearning", task_rows(task))
+        store.flush()
+    part = sorted((tmp_path / "unlearning").iterdir())[1]
+    content = bytearray(part.read_bytes())
+    content[4:200] = bytes(byte ^ 0x5A for byte in content[4:200])
+    part.write_bytes(content)
+    with pytest.raises(StoreError, match=rf"unlearning: cannot be read .* move the damaged {part.name} away and start"):
+        Store(tmp_path).read("unlearning")
+
+
+def test_a_version_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    with Store(tmp_path) as writer:
+        writer.append("runs", [run_row()])
+    (path,) = (tmp_path / "runs").iterdir()
+    rows = pq.read_table(path)
+    pq.write_table(rows.replace_schema_metadata(dict(rows.schema.metadata) | {b"fairwitness.version": b"x"}), path)
+    with pytest.raises(StoreError, match="written with version 0 of the table runs"):
+        Store(tmp_path).read("runs")
+
+
 def test_a_folder_that_cannot_be_made_is_an_error_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match=r"file/store: cannot be written .*choose another output.dir"):
