@@ -24,3 +24,7 @@ def main() -> None:
     """Entry point of the console script."""
     set_up()
     app()
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ def resolve_source(config: ModelConfig) -> ModelSource:
     """
     if config.model == SMOLLM2_ALIAS:
         return _from_gguf(gguf.smollm2_file(), config)
-    path = Path(config.model).expanduser()
+    path = Path(os.path.expanduser(config.model))
     if path.is_dir():
         return _from_folder(path, config)
     if path.is_file():
@@ -61,7 +62,7 @@ def fetch_weights(config: ModelConfig, source: ModelSource) -> Path:
     Raises:
         ModelError: The hub is out of reach and the weights are not in its cache.
     """
-    is_local = config.model == SMOLLM2_ALIAS or Path(config.model).expanduser().exists()
+    is_local = config.model == SMOLLM2_ALIAS or os.path.exists(os.path.expanduser(config.model))
     if is_local or config.gguf_file:
         return source.folder
     return _from_hub(config, source.revision, weights=True).folder

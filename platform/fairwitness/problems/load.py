@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,12 +30,13 @@ class _Source(NamedTuple):
     raw: ReadResult
 
 
-def load_problems(config: DataConfig, *, seed: int) -> LoadedProblems:
+def load_problems(config: DataConfig, *, seed: int, others: Collection[str] = ()) -> LoadedProblems:
     """Reads a data set from files or the hub.
 
     Args:
         config: Which set, where, and how its fields map.
         seed: Run seed; decides the order of choices where they are shuffled, and nothing else.
+        others: Names of sets that are made elsewhere, for the message about an unknown one.
 
     Returns:
         All problems of the set, with the refused records beside them.
@@ -43,7 +44,7 @@ def load_problems(config: DataConfig, *, seed: int) -> LoadedProblems:
     Raises:
         DataError: The set is unknown, missing or unreadable, a mapped field occurs in no record, or no problem is left.
     """
-    definition = _definition(config)
+    definition = _definition(config, others)
     source = _read(config, definition)
     shuffle = definition.shuffle_choices if config.shuffle_choices is None else config.shuffle_choices
     records = _with_subjects(source.raw.records, config, definition)
@@ -75,14 +76,14 @@ def load_problems(config: DataConfig, *, seed: int) -> LoadedProblems:
     )
 
 
-def _definition(config: DataConfig) -> Definition:
+def _definition(config: DataConfig, others: Collection[str]) -> Definition:
     if config.data_set in (LOCAL, HUB):
         return _PLAIN
     if config.data_set not in DEFINITIONS:
-        known = [*DEFINITIONS, LOCAL, HUB]
+        known = [*DEFINITIONS, *others, LOCAL, HUB]
         near = difflib.get_close_matches(config.data_set, known, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise DataError(f"data set {config.data_set!r} is unknown; {hint}Known are {', '.join(known)}")
+        hint = f"did you mean {near[0]!r}? Known" if near else "known"
+        raise DataError(f"data set {config.data_set!r} is unknown; {hint} are {', '.join(known)}")
     return DEFINITIONS[config.data_set]
 
 

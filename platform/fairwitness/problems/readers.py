@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def find_files(path: str) -> list[Path]:
     Raises:
         DataError: There is none, or one that is named has an unknown ending.
     """
-    place = Path(path).expanduser()
+    place = Path(os.path.expanduser(path))
     if place.is_dir():
         files = [file for file in sorted(place.iterdir()) if file.suffix.lower() in FORMATS and file.is_file()]
     else:

@@ -53,8 +53,8 @@ def _too_few(loaded: LoadedProblems, num_problems: int | None, num_held_out: int
     available = len(loaded.problems)
     asked = "at least one" if num_problems is None else str(num_problems)
     ways = ["give a larger data set"]
-    if available > 1:
-        ways.append(f"set num_held_out to at most {available - min(num_problems or 1, available - 1)}")
+    if available > (num_problems or 1):
+        ways.append(f"set num_held_out to at most {available - (num_problems or 1)}")
     if num_problems is not None and available > num_held_out:
         ways.append(f"set num_problems to at most {available - num_held_out}")
     refused = f" ({len(loaded.refused)} records were refused)" if loaded.refused else ""

@@ -64,7 +64,7 @@ def prepare_data_sets(
 
 def _prepared(config: DataConfig, seed: int, loaders: Mapping[str, Loader], *, hold_out: bool) -> DataSet:
     other = loaders.get(config.data_set)
-    loaded = other(config, seed) if other else load_problems(config, seed=seed)
+    loaded = other(config, seed) if other else load_problems(config, seed=seed, others=loaders)
     num_held_out = config.num_held_out if hold_out else 0
     return DataSet(
         config, loaded, select(loaded, num_problems=config.num_problems, num_held_out=num_held_out, seed=seed)

@@ -81,6 +81,7 @@ def test_missing_path(tmp_path: Path) -> None:
     _refused(tmp_path / "absent", "absent: no such file or folder; give a path that exists or a hub id")
     _refused("absent.gguf", "no such file or folder")
     _refused("./absent", "no such file or folder")
+    _refused("~nobody-of-this-name/absent", "no such file or folder")
 
 
 def test_hub_id_while_the_hub_is_off(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ def test_a_shuffled_set_has_a_revision_per_seed(path: str) -> None:
 def test_an_unknown_set_names_the_nearest(path: str) -> None:
     with pytest.raises(DataError, match="did you mean 'arc_challenge'"):
         load_problems(DataConfig(data_set="arc-challenge", path=path), seed=0)
+    with pytest.raises(DataError, match=r"did you mean 'elsewhere'\? Known are .*, elsewhere, local, hub"):
+        load_problems(DataConfig(data_set="elsewere", path=path), seed=0, others=["elsewhere"])
 
 
 def test_a_set_without_records_or_without_good_ones_is_an_error(tmp_path: Path) -> None:

@@ -129,6 +129,8 @@ def test_folders_and_patterns_are_read_in_order_of_names(tmp_path: Path) -> None
 
 
 def test_what_is_not_there_or_not_known_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^~nobody-of-this-name/x\.csv: there is no such file"):
+        read_files("~nobody-of-this-name/x.csv")
     with pytest.raises(DataError, match=r"nowhere\.jsonl: there is no such file"):
         find_files(str(tmp_path / "nowhere.jsonl"))
     with pytest.raises(DataError, match="holds no file that ends in"):

@@ -70,6 +70,7 @@ def test_exactly_enough_is_enough() -> None:
         ),
         (25, 10, r"num_held_out to at most 15, or set num_problems to at most 5$"),
         (20, None, r"and at least one to measure; .*num_held_out to at most 19$"),
+        (25, 100, r"larger data set, or set num_problems to at most 5$"),
         (1, 3, r"made: 1 problems are too few .*give a larger data set$"),
     ],
 )
