@@ -113,9 +113,9 @@ def test_unknown_key_names_the_nearest(tmp_path: Path, text: str, message: str) 
         ("rate: 1", "unknown key 'rate'; did you mean 'rates'?"),
         ("output_dir: x", "unknown key 'output_dir'; did you mean 'output'?"),
         ("recipe: {method: {kind: lora, rnak: 2}}", "unknown key 'recipe.method.lora.rnak'; did you mean 'rank'?"),
-        # `precision` is a key of another kind of method, `metadata` one of another level.
+        # `precision` is a key of another kind of method, `hub_id` one of another level.
         ("recipe: {method: {kind: lora, precisio: x}}", "unknown key 'recipe.method.lora.precisio'"),
-        ("metadata: 1", "unknown key 'metadata'"),
+        ("hub_id: 1", "unknown key 'hub_id'"),
     ],
 )
 def test_the_hint_is_a_key_of_the_same_level(tmp_path: Path, text: str, hint: str) -> None:
@@ -188,8 +188,8 @@ def test_a_list_with_a_refused_item_is_not_called_empty(tmp_path: Path) -> None:
     assert str(caught.value).splitlines() == [
         f"{tmp_path / 'job.yaml'}: rates.0: Input should be greater than 0 (given: 0)"
     ]
-    with pytest.raises(ConfigError, match="rates: Tuple should have at least 1 item"):
-        load(tmp_path, SWEEP.replace("[1e-3]", "[]"), cls=FurSweepConfig)
+    with pytest.raises(ConfigError, match="models: Tuple should have at least 1 item"):
+        load(tmp_path, SWEEP.replace("[{model: somewhere}]", "[]"), cls=FurSweepConfig)
 
 
 def test_a_kind_that_is_missing_is_named(tmp_path: Path) -> None:
