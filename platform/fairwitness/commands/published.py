@@ -54,6 +54,6 @@ def _lines(result: ImportResult) -> Iterator[str]:
         yield f"{file.path.name}: {len(file.taken)} lines of {file.shape}, {len(file.refused)} refused"
     yield "rows: " + ", ".join(f"{number} {table}" for table, number in result.num_rows.items())
     if result.refused:
-        yield f"{len(result.refused)} lines refused; each is named above and in the report"
+        yield f"refused lines: {len(result.refused)}; each is named above and in the report"
     if result.report:
         yield f"report: {result.report.resolve()}"

@@ -111,5 +111,5 @@ def _imported(found: Imported) -> Iterator[str]:
         yield f"{name}: {number} ratings"
     yield (
         f"{found.num_new} new ratings, {found.num_known} known before, {found.num_without} steps without a rating, "
-        f"{len(found.refused)} lines refused"
+        f"refused lines: {len(found.refused)}"
     )
