@@ -28,7 +28,18 @@ ITEM_LENGTH = 10
 MIN_SPECIFICITY = 95.0
 
 _COLUMNS = [
-    *("task_key", "cell_key", "scope_key", "attempt", "iteration", "model", "data_set", "problem_id", "problem_key"),
+    *(
+        "task_key",
+        "place_key",
+        "cell_key",
+        "scope_key",
+        "attempt",
+        "iteration",
+        "model",
+        "data_set",
+        "problem_id",
+        "problem_key",
+    ),
     *(
         "cot_step_index",
         "method",
@@ -107,9 +118,13 @@ class Group:
         return f"{self.model} on {self.data_set}, {self.method}"
 
 
-def item_name(task_key: str) -> str:
-    """The name under which raters see a step: ten letters that follow from the task's key and tell nothing of it."""
-    number = int(fingerprint(["step study", task_key]), 16)
+def item_name(key: str) -> str:
+    """The name under which raters see a step: ten letters that follow from a key and tell nothing of it.
+
+    Args:
+        key: The step's `place_key`, which a task keeps that is run again, or its `task_key` where there is none.
+    """
+    number = int(fingerprint(["step study", key]), 16)
     letters = []
     for _ in range(ITEM_LENGTH):
         number, place = divmod(number, len(ITEM_LETTERS))
@@ -154,8 +169,9 @@ def steps_by_item(store: Store, items: Collection[str]) -> dict[str, Step]:
     Raises:
         StoreError: The store cannot be read.
     """
-    keys = pc.unique(store.read("unlearning", ["task_key"], pc.field("status") == "ok")["task_key"]).to_pylist()
-    wanted = [key for key in keys if item_name(key) in items]
+    rows = store.read("unlearning", ["task_key", "place_key"], pc.field("status") == "ok").to_pylist()
+    places = {row["task_key"]: row["place_key"] or row["task_key"] for row in rows}
+    wanted = [key for key, place in places.items() if item_name(place) in items]
     frame = store.read("unlearning", _COLUMNS, one_of("task_key", wanted)).to_pandas()
     return {step.item: step for step in _steps(frame)} if len(frame) else {}
 
@@ -190,13 +206,14 @@ def _agreement(store: Store, scope_key: str) -> dict[str, bool]:
 
 def _steps(frame: pd.DataFrame) -> Iterator[Step]:
     results = step_results(frame)
-    scopes = frame.drop_duplicates("task_key").set_index("task_key")["scope_key"]
+    first = frame.drop_duplicates("task_key").set_index("task_key")
+    names = first["place_key"].fillna(first.index.to_series())
     for row in results[results["status"] == "ok"].to_dict("records"):
         yield Step(
-            item=item_name(row["task_key"]),
+            item=item_name(names[row["task_key"]]),
             task_key=row["task_key"],
             cell_key=row["cell_key"],
-            scope_key=str(scopes[row["task_key"]]),
+            scope_key=str(first["scope_key"][row["task_key"]]),
             model=row["model"],
             data_set=row["data_set"],
             problem_id=row["problem_id"],
