@@ -88,6 +88,11 @@ def run(plain: Mapping[str, Any]) -> SweepResult:
     return run_sweep(config_of(plain), loaders={}, report=lambda _path: Report((), ()))
 
 
+def store_of(plain: Mapping[str, Any]) -> Path:
+    """Where the store of a sweep with these settings is."""
+    return Path(plain["output"]["dir"]) / str(plain["name"]) / "store"
+
+
 def rows_of(result: SweepResult | Path, table: str = "unlearning") -> list[Row]:
     """The rows that count of a run's table."""
     folder = result if isinstance(result, Path) else result.run.store_path

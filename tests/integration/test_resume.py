@@ -29,6 +29,7 @@ from tests.helpers.sweeps import (
     rows_of,
     run,
     settings,
+    store_of,
     watch_pools,
     write_problems,
 )
@@ -56,10 +57,6 @@ def at_once(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return watch_pools(monkeypatch)
-
-
-def store_of(plain: dict[str, Any]) -> Path:
-    return Path(plain["output"]["dir"]) / "small" / "store"
 
 
 def stored_tasks(plain: dict[str, Any]) -> set[str]:

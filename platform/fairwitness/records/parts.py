@@ -6,10 +6,12 @@ import contextlib
 import hashlib
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -51,6 +53,18 @@ def write_part(directory: Path, table: Table, pieces: Iterable[pa.Table]) -> Pat
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def read_pieces(parts: Sequence[Path], mask: npt.NDArray[np.bool_] | None) -> Iterator[pa.Table]:
+    """The rows of one part after the other; with a mask over the rows of all of them only those that it marks."""
+    start = 0
+    for part in parts:
+        piece = pq.read_table(part)
+        if mask is not None:
+            keep = mask[start : start + piece.num_rows]
+            start += piece.num_rows
+            piece = piece.filter(pa.array(keep))
+        yield piece
 
 
 def remove_leftovers(directory: Path) -> None:
@@ -96,6 +110,21 @@ def unreadable(directory: Path, parts: Iterable[Path], error: Exception) -> Stor
         f"{directory}: cannot be read ({' '.join(str(error).split())}); move {which} away and start the job again to "
         "redo its rows"
     )
+
+
+def check_writable(root: Path) -> None:
+    """Makes a folder where it is missing, and tries to write to it.
+
+    Raises:
+        StoreError: It cannot be written; names it.
+    """
+    probe = root / ".can-write"
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(root, error) from error
 
 
 def unwritable(path: Path, error: OSError) -> StoreError:

@@ -22,12 +22,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from fairwitness.errors import StoreError
 from fairwitness.records.checks import check_table, rows_to_table
-from fairwitness.records.parts import check_part, list_parts, remove_leftovers, unreadable, unwritable, write_part
-from fairwitness.records.winners import deciding_columns, winning_rows
+from fairwitness.records.parts import (
+    check_part,
+    check_writable,
+    list_parts,
+    read_pieces,
+    remove_leftovers,
+    unreadable,
+    write_part,
+)
+from fairwitness.records.winners import deciding_columns, finished_units, winning_rows
 from fairwitness_schemas import TABLES, Table
 
 _log = logging.getLogger(__name__)
@@ -73,7 +80,7 @@ class Store:
         self._timer: threading.Timer | None = None
         self._late_flush_failed = False
         if create:
-            _check_writable(self.root)
+            check_writable(self.root)
         elif not os.path.isdir(self.root):
             raise StoreError(f"{self.root}: there is no store here; give the directory of a run that was started")
 
@@ -154,7 +161,7 @@ class Store:
             if table not in self._finished:
                 columns = [spec.resume_key, "status"]
                 rows = self._with_parts(spec, lambda parts: self._scan(spec, columns, None, parts))
-                self._finished[table] = set(_finished_in(spec, rows))
+                self._finished[table] = set(finished_units(spec, rows))
             return self._finished[table]
 
     def read(self, table: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
@@ -193,7 +200,7 @@ class Store:
             parts = list_parts(self._directory(spec))
             mask = self._winning(spec, parts)
             if len(parts) > 1 or mask is not None:
-                self._replace(spec, parts, _winners_by_part(parts, mask))
+                self._replace(spec, parts, read_pieces(parts, mask))
 
     def _with_parts(self, table: Table, action: Callable[[tuple[Path, ...]], pa.Table]) -> pa.Table:
         """Does something with the parts, and again if a writer replaced them meanwhile."""
@@ -239,7 +246,7 @@ class Store:
         again = [unit in known for unit in data[table.resume_key].to_pylist()] if known else []
         if any(again):
             data = data.filter(pa.array([not done for done in again]))
-        self._finished[table.name].update(_finished_in(table, data))
+        self._finished[table.name].update(finished_units(table, data))
         return data
 
     def _flush_if_due(self, name: str) -> None:
@@ -266,7 +273,7 @@ class Store:
         self._checked.add(write_part(directory, table, pieces if len(pieces) == 1 else [pa.concat_tables(pieces)]))
         small = [part for part in list_parts(directory) if part.stat().st_size < SMALL_PART_BYTES]
         if len(small) >= MAX_SMALL_PARTS:
-            self._replace(table, small, _winners_by_part(small, None))
+            self._replace(table, small, read_pieces(small, None))
 
     def _replace(self, table: Table, parts: Sequence[Path], pieces: Iterator[pa.Table]) -> None:
         self._must_be_writable()
@@ -315,32 +322,3 @@ def _table(name: str) -> Table:
     if name not in TABLES:
         raise StoreError(f"there is no table {name!r}; the tables are {', '.join(TABLES)}")
     return TABLES[name]
-
-
-def _finished_in(table: Table, data: pa.Table) -> list[str]:
-    if not table.finished:
-        return []
-    done = pc.is_in(data["status"], value_set=pa.array(table.finished))
-    units: list[str] = pc.unique(data[table.resume_key].filter(done)).to_pylist()
-    return units
-
-
-def _winners_by_part(parts: Sequence[Path], mask: npt.NDArray[np.bool_] | None) -> Iterator[pa.Table]:
-    start = 0
-    for part in parts:
-        piece = pq.read_table(part)
-        if mask is not None:
-            keep = mask[start : start + piece.num_rows]
-            start += piece.num_rows
-            piece = piece.filter(pa.array(keep))
-        yield piece
-
-
-def _check_writable(root: Path) -> None:
-    probe = root / ".can-write"
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
-        probe.unlink(missing_ok=True)
-    except OSError as error:
-        raise unwritable(root, error) from error

@@ -48,6 +48,20 @@ def winning_rows(table: Table, data: pa.Table) -> npt.NDArray[np.bool_] | None:
     return mask
 
 
+def finished_units(table: Table, data: pa.Table) -> list[str]:
+    """The units of work that are not done again, each once.
+
+    Args:
+        table: The table that the rows are of.
+        data: The columns `status` and the table's `resume_key`.
+    """
+    if not table.finished:
+        return []
+    done = pc.is_in(data["status"], value_set=pa.array(table.finished))
+    units: list[str] = pc.unique(data[table.resume_key].filter(done)).to_pylist()
+    return units
+
+
 def _rank(table: Table, data: pa.Table) -> npt.NDArray[np.int64]:
     rank = np.zeros(data.num_rows, dtype=np.int64)
     for name in ("attempt", "created_at", "finished_at"):
