@@ -20,7 +20,11 @@ def write_cots(lm: LanguageModel, item: CotItem, *, max_tokens: int) -> list[Cot
     Source: FUR §5 (two-step prompting), App. D.
     """
     generated = generate_greedy(
-        lm, [list(r.prompt) for r in item.requests], item.cot.max_new_tokens, batch_size=len(item.requests)
+        lm,
+        [list(r.prompt) for r in item.requests],
+        item.cot.max_new_tokens,
+        batch_size=len(item.requests),
+        num_begun=[r.num_begun for r in item.requests],
     )
     outcomes = [
         _outcome(lm, request, tuple(g.ids), g.finish, g.error)
@@ -38,7 +42,7 @@ def _outcome(
     lm: LanguageModel, request: CotRequest, ids: tuple[int, ...], finish: str | None, error: str | None
 ) -> CotOutcome:
     length = len(request.prompt) + len(ids) + len(request.suffix)
-    if error is None and not ids:
+    if error is None and not ids and not request.num_begun:
         error = "the CoT is empty: the model ended it at once"
     if error is None and length > lm.facts.context_length:
         error = (

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from fairwitness.fur.base import answer_directly, score_steps, write_cots
+from fairwitness.fur.baselines.shap_engine import explain
 from fairwitness.fur.checks import self_checks
 from fairwitness.fur.config import EngineConfig
-from fairwitness.fur.items import AnswerItem, CapacityItem, CheckItem, CotItem, StepScoreItem
+from fairwitness.fur.items import AnswerItem, CapacityItem, CheckItem, CotItem, ShapItem, StepScoreItem
 from fairwitness.fur.memory import capacity
 from fairwitness.fur.tasks import TaskResult, UnlearnGroup
 from fairwitness.fur.unlearn import unlearn_group
@@ -64,6 +65,8 @@ class FurEngine:
                 return write_cots(self.lm, item, max_tokens=tokens)
             case StepScoreItem():
                 return score_steps(self.lm, item, max_tokens=tokens)
+            case ShapItem():
+                return explain(self.lm, item, max_tokens=tokens)
             case CheckItem():
                 return self_checks(self.lm, item, self.config)
             case CapacityItem():

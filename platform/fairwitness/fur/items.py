@@ -21,14 +21,16 @@ class CotRequest:
     """One CoT to generate and to answer from.
 
     Attributes:
-        prompt: Prompt of the CoT.
+        prompt: Prompt of the CoT, and what of the CoT is given.
         suffix: What follows the CoT up to the answer cue.
         letter_ids: Ids of the letters after that cue.
+        num_begun: How many of the prompt's last ids are the given beginning of the CoT.
     """
 
     prompt: Ids
     suffix: Ids
     letter_ids: Ids
+    num_begun: int = 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class CotOutcome:
     """A CoT and the answer given it.
 
     Attributes:
-        ids: Generated ids, without the blank line or end-of-text token.
+        ids: Generated ids, without the blank line or end-of-text token; the given beginning of a CoT is not among them.
         finish: `blank_line`, `eos` or `length`; None where nothing was generated.
         answer: None where there is an error.
         error: Why there is no CoT or no answer.
@@ -101,3 +103,59 @@ class CapacityItem:
     longest: UnlearnTask
     recipe: RecipeConfig
     held_out: tuple[Question, ...]
+
+
+@dataclass(frozen=True)
+class ShapRequest:
+    """One problem for CC-SHAP.
+
+    Attributes:
+        question: The direct prompt.
+        answer_id: Id of the answer's letter after it.
+        cot_prompt: Prompt of the CoT.
+        cot_ids: The CoT as generated.
+        tokens: Positions of the question's tokens, the same in both prompts.
+        mask_id: Stands in place of a hidden token.
+        seeds: Seeds of the random orders, for the answer and for the CoT.
+    """
+
+    question: Ids
+    answer_id: int
+    cot_prompt: Ids
+    cot_ids: Ids
+    tokens: Ids
+    mask_id: int
+    seeds: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ShapItem:
+    """Problems for CC-SHAP. Gives one `ShapOutcome` per request."""
+
+    requests: tuple[ShapRequest, ...]
+    max_evaluations: int
+
+
+@dataclass(frozen=True)
+class ShapOutcome:
+    """CC-SHAP of one problem.
+
+    Attributes:
+        score: See `fairwitness.fur.baselines.cc_shap.Consistency`; None where undefined or there is an error.
+        reason: Why the score is undefined.
+        answer: Attribution of the answer to each token of the question, as shares of the absolute sum.
+        cot: The same for the CoT.
+        num_evaluations: Masked prompts that were evaluated.
+        is_exact: Whether the Shapley values are exact.
+        gap: By how much the values miss their identity, in nats.
+        error: Why there is no result.
+    """
+
+    score: float | None
+    reason: str | None
+    answer: tuple[float, ...]
+    cot: tuple[float, ...]
+    num_evaluations: int
+    is_exact: bool
+    gap: float
+    error: str | None

@@ -43,13 +43,21 @@ class Generation:
 
 @dataclass
 class _Row:
-    """State of one row: where it stands in the caller's list, what it may still generate, what it has generated."""
+    """State of one row: where it stands in the caller's list, what it may still generate, what it has generated.
+
+    The last `num_begun` tokens of the prompt belong to the completion.
+    """
 
     index: int
     prompt: Sequence[int]
     limit: int
+    num_begun: int = 0
     ids: list[int] = field(default_factory=list)
     finish: Finish | None = None
+
+    @property
+    def begun(self) -> list[int]:
+        return list(self.prompt[len(self.prompt) - self.num_begun :])
 
     @property
     def going(self) -> bool:
@@ -64,6 +72,7 @@ def generate_greedy(
     batch_size: int,
     preserve_order: bool = False,
     stop_at_blank_line: bool = True,
+    num_begun: Sequence[int] | None = None,
 ) -> list[Generation]:
     """Continues every prompt greedily until EOS, a blank line, `max_new_tokens` or the end of the context.
 
@@ -80,24 +89,33 @@ def generate_greedy(
             send the k-th block of rows through the k-th variant's weights. Rows that cannot be continued keep their
             place. Else rows are batched by length.
         stop_at_blank_line: Off to let a completion go on over blank lines.
+        num_begun: For each prompt, how many of its last tokens are already the completion: they count for
+            `max_new_tokens`, a blank line may lie between them and what is generated, and they are not in the result.
+            None for no token anywhere.
 
     Returns:
         One result per prompt, in the order given. An empty prompt, or one that leaves no room in the context, gives
-        a result with an error; the other rows go on.
+        a result with an error; the other rows go on. A completion that has reached `max_new_tokens` already gives no
+        ids, with finish `length`.
 
     Raises:
         ValueError: `max_new_tokens` or `batch_size` below 1.
     """
     if max_new_tokens < 1 or batch_size < 1:
         raise ValueError(f"max_new_tokens={max_new_tokens}, batch_size={batch_size}: both must be at least 1")
-    context = lm.facts.context_length
-    rows = [
-        _Row(index, prompt, min(max_new_tokens, context - len(prompt)) if prompt else 0)
-        for index, prompt in enumerate(prompts)
-    ]
+    begun = num_begun or [0] * len(prompts)
+    pairs = enumerate(zip(prompts, begun, strict=True))
+    rows = [_row(index, prompt, num, max_new_tokens, lm.facts.context_length) for index, (prompt, num) in pairs]
     for batch in _batches(rows, batch_size, preserve_order=preserve_order):
         _generate_batch(lm, batch, stop_at_blank_line=stop_at_blank_line)
     return [_result(lm, row, stop_at_blank_line=stop_at_blank_line) for row in rows]
+
+
+def _row(index: int, prompt: Sequence[int], num_begun: int, max_new_tokens: int, context: int) -> _Row:
+    room = context - len(prompt) if prompt else 0
+    left = max_new_tokens - num_begun
+    full: Finish | None = "length" if left <= 0 < room else None
+    return _Row(index, prompt, max(0, min(left, room)), num_begun, finish=full)
 
 
 def completion_end(text: str) -> int | None:
@@ -150,7 +168,7 @@ def _append(row: _Row, token_id: int, lm: LanguageModel, *, stop_at_blank_line: 
     row.ids.append(token_id)
     # Only a token with a line break can complete a blank line, so the whole completion is rarely decoded.
     may_end = stop_at_blank_line and "\n" in decode(lm.tokenizer, [token_id])
-    if may_end and completion_end(decode(lm.tokenizer, row.ids)) is not None:
+    if may_end and completion_end(decode(lm.tokenizer, [*row.begun, *row.ids])) is not None:
         row.finish = "blank_line"
     elif len(row.ids) >= row.limit:
         row.finish = "length"
@@ -173,16 +191,17 @@ def _result(lm: LanguageModel, row: _Row, *, stop_at_blank_line: bool) -> Genera
             f"prompt of {length} tokens leaves no room in the context of {context}" if length else "prompt is empty"
         )
         return Generation((), None, reason)
-    return Generation(tuple(_trimmed(lm, row.ids, stop_at_blank_line=stop_at_blank_line)), row.finish)
+    return Generation(tuple(_trimmed(lm, row, stop_at_blank_line=stop_at_blank_line)), row.finish)
 
 
-def _trimmed(lm: LanguageModel, ids: list[int], *, stop_at_blank_line: bool) -> list[int]:
+def _trimmed(lm: LanguageModel, row: _Row, *, stop_at_blank_line: bool) -> list[int]:
     """The shortest prefix that holds the text before the blank line, white space at its end aside."""
-    text = decode(lm.tokenizer, ids)
+    begun, ids = row.begun, row.ids
+    text = decode(lm.tokenizer, [*begun, *ids])
     kept = text[: completion_end(text) if stop_at_blank_line else None].rstrip()
     num_kept = len(ids)
-    while num_kept and decode(lm.tokenizer, ids[: num_kept - 1]).startswith(kept):
+    while num_kept and decode(lm.tokenizer, [*begun, *ids[: num_kept - 1]]).startswith(kept):
         num_kept -= 1
-    if decode(lm.tokenizer, ids[:num_kept])[len(kept) :].strip():
+    if num_kept and decode(lm.tokenizer, [*begun, *ids[:num_kept]])[len(kept) :].strip():
         num_kept -= 1  # the last token goes on with text after the blank line
     return ids[:num_kept]

@@ -9,7 +9,7 @@ Shape legend: B rows, T tokens, N scored positions, V vocabulary, K choices.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,6 +24,10 @@ CALL_TOKENS = 256
 """Tokens whose arithmetic takes about as long as what a forward pass costs besides."""
 PAD_ID = 0
 """Fills the right of short rows. Any valid id does: causal attention never looks at it."""
+
+
+TargetScore = Callable[[Tensor, Tensor], Tensor]
+"""Takes logits (N, V) and a target per position (N,), gives a score per position (N,)."""
 
 
 class Positions(NamedTuple):
@@ -134,6 +138,18 @@ def target_logprobs(logits_NV: Tensor, target_N: Tensor) -> Tensor:
     return torch.log_softmax(logits_NV.float(), dim=-1).gather(1, target_N[:, None]).squeeze(1)
 
 
+def target_log_odds(logits_NV: Tensor, target_N: Tensor) -> Tensor:
+    """Log-odds in nats, log p/(1 - p), of one target per position against all other tokens (N,).
+
+    The target's logit minus the log-sum-exp of the others, in float32: finite however sure the model is, where 1 - p
+    itself would round to 0.
+    """
+    logits_NV = logits_NV.float()
+    target_N1 = target_N[:, None]
+    others_N = logits_NV.scatter(1, target_N1, -torch.inf).logsumexp(dim=1)
+    return logits_NV.gather(1, target_N1).squeeze(1) - others_N
+
+
 def batches_by_length(lengths: Sequence[int], *, max_tokens: int, call_tokens: float = CALL_TOKENS) -> list[list[int]]:
     """Indices in batches of similar length, each of at most `max_tokens` padded tokens (or one row), longest first.
 
@@ -183,12 +199,19 @@ def next_token_logits(model: nn.Module, prompts: Sequence[Sequence[int]], *, max
     return result
 
 
-@torch.no_grad()
 def sequence_logprobs(model: nn.Module, targets: Sequence[TargetTokens], *, max_tokens: int) -> list[Tensor]:
     """Log-probabilities in nats (one tensor per sequence, float32) of the tokens at the positions asked for.
 
     Each is conditioned on everything before it in its own sequence. A sequence without positions gives an empty tensor.
     """
+    return sequence_scores(model, targets, max_tokens=max_tokens, score=target_logprobs)
+
+
+@torch.no_grad()
+def sequence_scores(
+    model: nn.Module, targets: Sequence[TargetTokens], *, max_tokens: int, score: TargetScore
+) -> list[Tensor]:
+    """As `sequence_logprobs`, with another score of a token than its log-probability, such as `target_log_odds`."""
     device = next(model.parameters()).device
     result: list[Tensor] = [torch.empty(0)] * len(targets)
     for batch in batches_by_length([len(t.ids) for t in targets], max_tokens=max_tokens):
@@ -199,8 +222,8 @@ def sequence_logprobs(model: nn.Module, targets: Sequence[TargetTokens], *, max_
             continue
         positions = Positions(torch.tensor(rows, device=device), torch.tensor(cols, device=device))
         logits_NV = logits_at(model, pad_right([targets[i].ids for i in batch], device), positions)
-        logprobs_N = target_logprobs(logits_NV, torch.tensor(wanted, device=device)).cpu()
-        parts = logprobs_N.split([len(targets[i].positions) for i in batch])
+        scores_N = score(logits_NV, torch.tensor(wanted, device=device)).cpu()
+        parts = scores_N.split([len(targets[i].positions) for i in batch])
         for i, part in zip(batch, parts, strict=True):
             result[i] = part
     return result

@@ -1,0 +1,115 @@
+"""Settings of the baselines job."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fairwitness.config import Config
+from fairwitness.fleet.config import PoolConfig
+from fairwitness.fur.config import EngineConfig
+from fairwitness.records.tracker import TrackingConfig
+
+Rest = Literal["own", "continued"]
+
+
+class FileTexts(Config):
+    """Changed steps from a file."""
+
+    kind: Literal["file"] = "file"
+    path: str = Field(min_length=1)
+    """JSON-lines file: `problem_id`, `cot_step_index` and `text` on each line, and optionally `original`, the step that
+    the text stands for; or a file of mistakes of the published FUR results."""
+    unknown_problems: Literal["error", "ignore"] = "error"
+    """What a problem that is not in the run means: `ignore` reads past its lines and says how many there were."""
+
+
+class RuleTexts(Config):
+    """Changed steps from a rule that knows what the steps of a made-up world say."""
+
+    kind: Literal["rule"] = "rule"
+    name: str = Field(min_length=1)
+    """Name of the rule; `organism` for the problems of the shipped organism."""
+
+
+Texts = Annotated[FileTexts | RuleTexts, Field(discriminator="kind")]
+
+
+class EarlyAnsweringConfig(Config):
+    """The answer after the first steps alone."""
+
+    kind: Literal["early_answering"] = "early_answering"
+
+
+class FillerTokensConfig(Config):
+    """The answer after as many filler tokens as the CoT has."""
+
+    kind: Literal["filler_tokens"] = "filler_tokens"
+    text: str = Field(" ...", min_length=1, max_length=100)
+    """What is repeated; best a single token."""
+
+
+class AddMistakeConfig(Config):
+    """The answer after the CoT with a mistake in one step."""
+
+    kind: Literal["add_mistake"] = "add_mistake"
+    texts: Texts
+    """Where the mistaken steps come from."""
+    rest: Rest = "own"
+    """`own`: the other steps stay as they are (FUR, App. G); `continued`: those after the mistake go, and the model
+    continues from it (Lanham et al.)."""
+
+
+class ParaphraseConfig(Config):
+    """The answer after the CoT with steps said in other words."""
+
+    kind: Literal["paraphrase"] = "paraphrase"
+    texts: Texts
+    """Where the paraphrased steps come from."""
+    rest: Rest = "continued"
+    """`continued`: the steps after the paraphrased ones go, and the model continues (Lanham et al.); `own`: they stay."""
+    changed: Literal["up_to", "one"] = "up_to"
+    """`up_to`: all steps up to the one named are paraphrased (Lanham et al.); `one`: it alone."""
+
+
+class CcShapConfig(Config):
+    """Whether the same words of the question matter for the answer and for the CoT."""
+
+    kind: Literal["cc_shap"] = "cc_shap"
+    max_evaluations: int = Field(500, ge=3, le=1_000_000)
+    """Masked questions that each of the two attributions of a problem may evaluate. Exact Shapley values where all
+    coalitions fit; else as many pairs of a random order and its reverse as fit, each of twice the number of tokens plus
+    one. A question of which not even one pair fits is skipped."""
+
+
+BaselineConfig = Annotated[
+    EarlyAnsweringConfig | FillerTokensConfig | AddMistakeConfig | ParaphraseConfig | CcShapConfig,
+    Field(discriminator="kind"),
+]
+
+
+class FurBaselinesConfig(Config):
+    """Baselines on the problems and steps of a finished sweep."""
+
+    run: str = Field(min_length=1)
+    """Directory of the sweep's run, for example results/demo. The rows go into the same store."""
+    baselines: tuple[BaselineConfig, ...] = Field(min_length=1)
+    """What is measured."""
+    disagreeing: bool = False
+    """Also measure problems whose direct and CoT answers differ; they never enter the table."""
+    engine: EngineConfig | None = None
+    """How the engine uses its device; by default as in the sweep."""
+    pool: PoolConfig | None = None
+    """The workers; by default those of the sweep."""
+    tracking: TrackingConfig | None = None
+    """Where MLflow is; by default as in the sweep."""
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        seen: list[BaselineConfig] = []
+        for baseline in self.baselines:
+            if baseline in seen:
+                raise ValueError(f"baselines: {baseline.kind} is there twice with equal settings; remove one")
+            seen.append(baseline)
+        return self
