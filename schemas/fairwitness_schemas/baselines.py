@@ -7,6 +7,7 @@ import pyarrow as pa
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
+_FLOATS = pa.list_(_FLOAT)
 
 SCHEMA = pa.schema(
     [
@@ -14,23 +15,38 @@ SCHEMA = pa.schema(
         column(
             "baseline", _TEXT, "add_mistake | paraphrase | early_answering | filler_tokens | cc_shap", required=True
         ),
-        column("baseline_key", _TEXT, "hash of the baseline's settings and of where its texts are from", required=True),
+        column(
+            "baseline_key",
+            _TEXT,
+            "hash of the baseline's settings, of where its texts are from, and of the code",
+            required=True,
+        ),
         column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
         column("cot_key", _TEXT, "key in `cots`", required=True),
         column("model", _TEXT, "name or path of the model as configured", required=True),
         column("data_set", _TEXT, "name of the data set", required=True),
         column("problem_id", _TEXT, "name of the problem", required=True),
         column("problem_key", _TEXT, "key in `problems`", required=True),
-        column("cot_step_index", _INT, "step that is changed, or the last step kept; null for the whole CoT"),
+        column("cot_step_index", _INT, "step that is changed, or the first one left out; null for the whole CoT"),
         column("source", _TEXT, "where the changed text is from: a judge's name, a file, or rule"),
         column("changed_text", _TEXT, "the step as changed, or what stands for the CoT"),
         column("cot_text", _TEXT, "the CoT that the answer was given after"),
         column("base_letter", _TEXT, "answer after the model's own CoT"),
+        column("base_probs", _FLOATS, "probability of each letter after the model's own CoT, sums to 1, A first"),
         column("predicted_letter", _TEXT, "answer after the changed CoT"),
-        column("probs", pa.list_(_FLOAT), "probability of each letter after the changed CoT, sums to 1, A first"),
+        column("probs", _FLOATS, "probability of each letter after the changed CoT, sums to 1, A first"),
         column("letter_mass", _FLOAT, "total probability of the letters, 0 to 1"),
-        column("flipped", pa.bool_(), "whether the two answers differ; null for cc_shap"),
-        column("score", _FLOAT, "cc_shap: cosine of the two attributions, -1 to 1; null for the others"),
+        column("flipped", pa.bool_(), "whether predicted_letter differs from base_letter; null for cc_shap"),
+        column(
+            "score",
+            _FLOAT,
+            "cc_shap: cosine of the two attributions, -1 to 1; null where undefined, and for the others",
+        ),
+        column(
+            "answer_attribution", _FLOATS, "cc_shap: share of each token of the question in the direct answer, signed"
+        ),
+        column("cot_attribution", _FLOATS, "cc_shap: the same for the CoT, mean over its tokens"),
+        column("num_evaluations", _INT, "cc_shap: masked prompts evaluated"),
         *status_columns(),
     ]
 )

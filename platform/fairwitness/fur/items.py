@@ -147,7 +147,6 @@ class ShapOutcome:
         cot: The same for the CoT.
         num_evaluations: Masked prompts that were evaluated.
         is_exact: Whether the Shapley values are exact.
-        gap: By how much the values miss their identity, in nats.
         error: Why there is no result.
     """
 
@@ -157,5 +156,4 @@ class ShapOutcome:
     cot: tuple[float, ...]
     num_evaluations: int
     is_exact: bool
-    gap: float
     error: str | None

@@ -148,8 +148,8 @@ def _problem_record(tasks: Sequence[Mapping[Hashable, Any]], agree: bool | None)
     record: dict[str, Any] = {name: tasks[0][name] for name in ("cell_key", "problem_key", "problem_id", "lr")}
     for status in ("ok", "skipped", "failed"):
         record[f"num_steps_{status}"] = sum(task["status"] == status for task in tasks)
-    record["ff_hard_any"] = _kleene_any([task["flipped_any"] for task in measured])
-    record["ff_hard_final"] = _kleene_any([task["flipped_final"] for task in measured])
+    record["ff_hard_any"] = kleene_any([task["flipped_any"] for task in measured])
+    record["ff_hard_final"] = kleene_any([task["flipped_final"] for task in measured])
     shifted = [task for task in measured if not pd.isna(task["ff_soft_final"])]
     top = max(shifted, key=lambda task: float(task["ff_soft_final"]), default=None)
     record["ff_soft_max"] = np.nan if top is None else float(top["ff_soft_final"])
@@ -171,7 +171,8 @@ def _why_not_counted(tasks: Sequence[Mapping[Hashable, Any]], record: Mapping[st
     return FLIP_UNDEFINED if record["ff_hard_any"] is None or record["ff_hard_final"] is None else None
 
 
-def _kleene_any(flags: Sequence[Any]) -> bool | None:
+def kleene_any(flags: Sequence[Any]) -> bool | None:
+    """Whether any flag is true: a true one decides whatever is missing; None where only missing ones could be."""
     known = [bool(flag) for flag in flags if not pd.isna(flag)]
     if any(known):
         return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fairwitness.config import Config
+from fairwitness.fur.baselines.config import FurBaselinesConfig
 from fairwitness.fur.sweep_config import FurSweepConfig
 
-JOB_CONFIGS: Mapping[str, type[Config]] = {"fur_sweep": FurSweepConfig}
+JOB_CONFIGS: Mapping[str, type[Config]] = {"fur_sweep": FurSweepConfig, "fur_baselines": FurBaselinesConfig}
 """The configuration class of each job in jobs/."""

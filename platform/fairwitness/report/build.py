@@ -14,6 +14,7 @@ import pandas as pd
 from fairwitness.errors import StoreError
 from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.problems.problem import Problem
+from fairwitness.report.baselines import baseline_views, baselines_table
 from fairwitness.report.data import Run, load_run
 from fairwitness.report.findings import Finding, finding
 from fairwitness.report.health import Health, panel_health
@@ -40,7 +41,7 @@ class ReportPaths:
     Attributes:
         html: The page.
         csv: The tables, by name without suffix: summary, rates, steps, problems, skipped_failed and, where the problems
-            carry a ground truth, separation; overlap where the run has several methods.
+            carry a ground truth, separation; overlap where the run has several methods; baselines where they were measured.
         plots: Figures as SVG, by panel.
         findings: What a reader should take away, a line per model and data set.
         is_feasible: Whether the rule selects a rate for some model and data set.
@@ -72,9 +73,11 @@ def build_report(run_dir: Path) -> ReportPaths:
     found = {panel.slug: separations(panel, problems, functools.partial(rng_for, run)) for panel in panels}
     plots = {panel.slug: rates_plot(panel, min_specificity=min_specificity(run)) for panel in panels}
     groups = method_groups(panels, functools.partial(rng_for, run))
+    baselines = baseline_views(run, panels)
     tables = _tables(run, panels, healths, found, problems)
     tables |= {"overlap": overlap_table(groups)} if groups else {}
-    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], groups)
+    tables |= {"baselines": baselines_table(baselines)} if baselines else {}
+    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], groups, baselines)
     findings = [finding(p, found[p.slug], h) for p, h in zip(panels, healths, strict=True)]
     feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
     return _write(run_dir, page, tables, plots, findings, is_feasible=feasible)
@@ -105,7 +108,9 @@ def _tables(
         "skipped_failed": skipped_failed_table(run, panels),
     }
     pairs = [(panel, one) for panel in panels for one in found[panel.slug]]
-    return tables | ({"separation": separation_table(pairs)} if pairs else {})
+    if pairs:
+        tables["separation"] = separation_table(pairs)
+    return tables
 
 
 def _line(found: Finding, *sentences: str) -> str:

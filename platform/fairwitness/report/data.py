@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairwitness.errors import StoreError
+from fairwitness.fur.baselines.summary import JOB as BASELINES_JOB
 from fairwitness.records.conditions import one_of
 from fairwitness.records.run_dir import run_rows
 from fairwitness.records.store import Store
@@ -53,6 +54,10 @@ _STEP_COLUMNS = [
     ),
     *("text", "content_positions", "eligible", "base_logprob", "status", "reason"),
 ]
+_BASELINE_COLUMNS = [
+    *("key", "baseline", "baseline_key", "scope_key", "data_set", "model", "problem_id", "problem_key"),
+    *("cot_step_index", "source", "flipped", "score", "status", "reason"),
+]
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class Run:
         cots: Rows of `cots` in the run's scopes.
         cot_steps: Rows of `cot_steps` in the run's scopes.
         unlearning: Rows of `unlearning` in the run's cells.
+        baselines: Rows of `baselines` in the run's scopes, of the settings below.
+        baseline_settings: baseline_key → settings of a baseline, in the order of the jobs.
     """
 
     info: dict[str, Any]
@@ -78,6 +85,8 @@ class Run:
     cots: pd.DataFrame
     cot_steps: pd.DataFrame
     unlearning: pd.DataFrame
+    baselines: pd.DataFrame
+    baseline_settings: Mapping[str, Mapping[str, Any]]
 
 
 def load_run(run_dir: Path) -> Run:
@@ -90,6 +99,7 @@ def load_run(run_dir: Path) -> Run:
     info = _latest_run(store, run_dir)
     scopes, cells = info["scope_keys"], info["cell_keys"]
     cots = _frame(store.read("cots", _COT_COLUMNS, _within("scope_key", scopes)))
+    baselines = _baseline_settings(store)
     return Run(
         info=info,
         config=_json_object(info["config_json"]),
@@ -99,6 +109,8 @@ def load_run(run_dir: Path) -> Run:
         cots=cots,
         cot_steps=_frame(store.read("cot_steps", _STEP_COLUMNS, _within("scope_key", scopes))),
         unlearning=_frame(store.read("unlearning", _UNLEARNING_COLUMNS, _within("cell_key", cells))),
+        baselines=_baselines(store, scopes, list(baselines)),
+        baseline_settings=baselines,
     )
 
 
@@ -119,6 +131,21 @@ def _latest_run(store: Store, run_dir: Path) -> dict[str, Any]:
     if not rows:
         raise StoreError(f"{run_dir}: no run is recorded here; start the job again or give another directory")
     return rows[-1]
+
+
+def _baseline_settings(store: Store) -> dict[str, Mapping[str, Any]]:
+    """Settings by baseline_key: of the latest baselines job, and of earlier ones of the same code."""
+    jobs = run_rows(store, BASELINES_JOB)
+    found: dict[str, Mapping[str, Any]] = {}
+    for job in jobs:
+        if job["code_revision"] == jobs[-1]["code_revision"]:
+            found |= dict(zip(job["cell_keys"] or [], _json_object(job["config_json"])["baselines"], strict=False))
+    return found
+
+
+def _baselines(store: Store, scopes: Sequence[str] | None, keys: Sequence[str]) -> pd.DataFrame:
+    where = pc.field("baseline_key").isin(list(keys)) & pc.field("scope_key").isin(list(scopes or []))
+    return _frame(store.read("baselines", _BASELINE_COLUMNS, where))
 
 
 def _within(column: str, keys: Sequence[str] | None) -> pc.Expression | None:

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.problems.problem import Problem
 from fairwitness.report import format as fmt
+from fairwitness.report.baselines import BaselineView
 from fairwitness.report.data import Run, find_setting
 from fairwitness.report.findings import finding
 from fairwitness.report.health import Health
@@ -75,6 +76,7 @@ def render(
     problems: Mapping[str, Problem],
     losses: pd.DataFrame,
     groups: Sequence[MethodGroup] = (),
+    baselines: Sequence[BaselineView] = (),
 ) -> str:
     """The whole page. Equal arguments give equal text: the only times in it are the run's own.
 
@@ -87,6 +89,7 @@ def render(
         problems: problem_key → problem.
         losses: Result of `skipped_failed_table`.
         groups: Panels of several methods on the same CoTs.
+        baselines: Baselines beside ff-hard, where they were measured.
     """
     views = _views(panels, healths, separations, plots, problems)
     checks, figures = split_health(run.health)
@@ -102,6 +105,7 @@ def render(
         groups=lost[:MAX_GROUPS],
         num_more_groups=max(0, len(lost) - MAX_GROUPS),
         method_groups=groups,
+        baselines=baselines,
         panel_method=panel_method,
         max_items=MAX_ITEMS,
         min_specificity=min_specificity(run),

@@ -11,7 +11,13 @@ from fairwitness.report.format import is_missing, rate
 
 MAX_GROUPS = 60
 MAX_ITEMS = 40
-_KINDS = {"problems": "problem record", "cots": "CoT", "cot_steps": "CoT step", "unlearning": "unlearning task"}
+_KINDS = {
+    "problems": "problem record",
+    "cots": "CoT",
+    "cot_steps": "CoT step",
+    "unlearning": "unlearning task",
+    "baselines": "baseline measurement",
+}
 
 
 @dataclass(frozen=True)

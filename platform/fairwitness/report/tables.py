@@ -94,6 +94,7 @@ def skipped_failed_table(run: Run, panels: Sequence[Panel]) -> pd.DataFrame:
         "cots": run.cots,
         "cot_steps": run.cot_steps,
         "unlearning": pd.concat(steps).rename(columns={"task_key": "key"}) if steps else pd.DataFrame(),
+        "baselines": run.baselines.assign(source=_baseline_sources(run.baselines)),
     }
     wanted = [
         *("table", "status", "reason", "model", "data_set", "problem_id", "cot_step_index", "method", "lora_rank"),
@@ -108,6 +109,11 @@ def skipped_failed_table(run: Run, panels: Sequence[Panel]) -> pd.DataFrame:
     whole = ["cot_step_index", "lora_rank"]
     joined[whole] = joined[whole].astype("Int64")
     return joined.reset_index(drop=True)
+
+
+def _baseline_sources(rows: pd.DataFrame) -> list[str]:
+    pairs = zip(rows["baseline"], rows["source"], strict=True)
+    return [f"{baseline}, {source}" if isinstance(source, str) else str(baseline) for baseline, source in pairs]
 
 
 def separation_table(found: Sequence[tuple[Panel, Separation]]) -> pd.DataFrame:

@@ -68,7 +68,8 @@ class ParaphraseConfig(Config):
     texts: Texts
     """Where the paraphrased steps come from."""
     rest: Rest = "continued"
-    """`continued`: the steps after the paraphrased ones go, and the model continues (Lanham et al.); `own`: they stay."""
+    """`continued`: the steps after the paraphrased ones go, and the model continues (Lanham et al.); `own`: they stay
+    (as in FUR's way of adding mistakes)."""
     changed: Literal["up_to", "one"] = "up_to"
     """`up_to`: all steps up to the one named are paraphrased (Lanham et al.); `one`: it alone."""
 

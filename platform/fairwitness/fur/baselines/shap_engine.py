@@ -16,15 +16,16 @@ from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import TargetTokens, sequence_scores, target_log_odds
 from fairwitness.stats.bootstrap import Floats
 
+MAX_GAP = 1e-6
+"""By how much, in nats, Shapley values may miss their identity: telescoping sums in float64."""
+
 
 def explain(lm: LanguageModel, item: ShapItem, *, max_tokens: int) -> list[ShapOutcome]:
     """One outcome per request; one that cannot be explained is an outcome with an error."""
     return [_explained(lm, request, item.max_evaluations, max_tokens) for request in item.requests]
 
 
-def masked_game(
-    lm: LanguageModel, prompt: Ids, target: Ids, tokens: Ids, mask_id: int, *, max_tokens: int
-) -> Game:
+def masked_game(lm: LanguageModel, prompt: Ids, target: Ids, tokens: Ids, mask_id: int, *, max_tokens: int) -> Game:
     """The game whose players are tokens of a prompt: log-odds in nats of each target token, given the tokens shown.
 
     Args:
@@ -51,14 +52,17 @@ def masked_game(
 def _explained(lm: LanguageModel, request: ShapRequest, max_evaluations: int, max_tokens: int) -> ShapOutcome:
     def attribution(prompt: Ids, target: Ids, seed: int) -> Attribution:
         game = masked_game(lm, prompt, target, request.tokens, request.mask_id, max_tokens=max_tokens)
-        return shapley_values(game, len(request.tokens), max_evaluations=max_evaluations, seed=seed)
+        found = shapley_values(game, len(request.tokens), max_evaluations=max_evaluations, seed=seed)
+        if not found.gap <= MAX_GAP:
+            raise ItemError(f"the Shapley values miss their identity by {found.gap:.3g} nats, at most {MAX_GAP:g}")
+        return found
 
     try:
         answer = attribution(request.question, (request.answer_id,), request.seeds[0])
         cot = attribution(request.cot_prompt, request.cot_ids, request.seeds[1])
         found = cc_shap(answer.values_NT[:, 0], cot.values_NT)
     except (ItemError, ValueError) as error:
-        return ShapOutcome(None, None, (), (), 0, False, 0.0, str(error))
+        return ShapOutcome(None, None, (), (), 0, False, str(error))
     return ShapOutcome(
         found.score,
         found.reason,
@@ -66,6 +70,5 @@ def _explained(lm: LanguageModel, request: ShapRequest, max_evaluations: int, ma
         tuple(found.cot_N.tolist()),
         answer.num_evaluations + cot.num_evaluations,
         answer.is_exact and cot.is_exact,
-        max(answer.gap, cot.gap),
         None,
     )

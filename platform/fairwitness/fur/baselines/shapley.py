@@ -84,7 +84,8 @@ def _explain(known: _Known, num_tokens: int, is_exact: bool, max_evaluations: in
         else:
             explainer = shap.PermutationExplainer(known, masker, seed=seed)
             found = explainer(everything, max_evals=max_evaluations, silent=True)
-    return np.asarray(found.values[0], dtype=np.float64)
+    # With one output the library leaves out its axis.
+    return np.asarray(found.values[0], dtype=np.float64).reshape(num_tokens, -1)
 
 
 class _Known:

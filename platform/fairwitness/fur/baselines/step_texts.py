@@ -51,9 +51,7 @@ class CotText:
     token_spans: Sequence[Span]
 
     @classmethod
-    def of(
-        cls, tokenizer: PreTrainedTokenizerBase, prompt_ids: Ids, cot_ids: Ids, steps: Sequence[CotStep]
-    ) -> CotText:
+    def of(cls, tokenizer: PreTrainedTokenizerBase, prompt_ids: Ids, cot_ids: Ids, steps: Sequence[CotStep]) -> CotText:
         """Aligns the text of a CoT with its ids."""
         text, spans = align_tokens(partial(decode, tokenizer), cot_ids)
         return cls(tokenizer, prompt_ids, cot_ids, steps, text, spans)

@@ -1,0 +1,164 @@
+"""The baselines job: other measures of faithfulness on a finished sweep, into the same run directory."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+
+import pyarrow.compute as pc
+
+from fairwitness.fleet.factory import make_pool
+from fairwitness.fur.baselines.config import (
+    AddMistakeConfig,
+    BaselineConfig,
+    CcShapConfig,
+    FileTexts,
+    FurBaselinesConfig,
+    ParaphraseConfig,
+)
+from fairwitness.fur.baselines.file_writer import FileWriter
+from fairwitness.fur.baselines.plan import Baseline
+from fairwitness.fur.baselines.study_run import BaselinesRun
+from fairwitness.fur.baselines.summary import JOB
+from fairwitness.fur.baselines.writers import Rule, StepWriter, rule_writer
+from fairwitness.fur.finished import FinishedStudy, open_finished
+from fairwitness.fur.study import Loader, Study
+from fairwitness.records.job import JobRun, Report, Reporter
+from fairwitness.records.keys import code_revision, key_of
+from fairwitness.records.run_dir import RunDirectory
+from fairwitness.records.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BaselinesResult:
+    """What became of the job.
+
+    Attributes:
+        run: The sweep's directory.
+        exit_code: 0 done, 1 some items failed.
+        counts: Number of measurements by status.
+        report: What was reported.
+        tracking_uri: Where MLflow has it; None when tracking is off or failed.
+        num_models_loaded: How many engines were built.
+    """
+
+    run: RunDirectory
+    exit_code: int
+    counts: Mapping[str, int]
+    report: Report
+    tracking_uri: str | None
+    num_models_loaded: int
+
+
+def run_baselines(
+    config: FurBaselinesConfig, *, loaders: Mapping[str, Loader], rules: Mapping[str, Rule], report: Reporter
+) -> BaselinesResult:
+    """Measures the baselines, or what is left of them, and reports.
+
+    Args:
+        config: What to measure, and on which run.
+        loaders: Further data sets by name, see `prepare_studies`.
+        rules: Rules that write changed steps, by name.
+        report: Called at the end; its files become artifacts.
+
+    Raises:
+        FairwitnessError: Something makes the job impossible; the message says what.
+        KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
+    """
+    run = RunDirectory.at(config.run)
+    with run.lock(), run.store() as store:
+        finished = [_with_settings(one, config) for one in open_finished(run, store, loaders)]
+        baselines = make_baselines(config.baselines, [one.study for one in finished], rules)
+        return _Job(config, finished, baselines, run, store).run(report)
+
+
+def make_baselines(
+    configs: Sequence[BaselineConfig], studies: Sequence[Study], rules: Mapping[str, Rule]
+) -> list[Baseline]:
+    """Opens the sources of texts and names every baseline by a key.
+
+    Raises:
+        ConfigError, DataError: A source cannot be used.
+    """
+    return [_baseline(config, studies, rules) for config in configs]
+
+
+def _baseline(config: BaselineConfig, studies: Sequence[Study], rules: Mapping[str, Rule]) -> Baseline:
+    writer: StepWriter | None = None
+    if isinstance(config, AddMistakeConfig | ParaphraseConfig):
+        texts = config.texts
+        writer = _file_writer(texts, studies) if isinstance(texts, FileTexts) else rule_writer(texts.name, rules)
+    settings = config.model_dump(mode="json", exclude={"texts"})
+    library = version("shap") if isinstance(config, CcShapConfig) else None
+    key = key_of(settings=settings, texts=writer and writer.key, library=library, code=code_revision())
+    return Baseline(config, key, writer)
+
+
+def _file_writer(texts: FileTexts, studies: Sequence[Study]) -> FileWriter:
+    writer = FileWriter(texts, studies)
+    if writer.ignored:
+        log.warning(
+            "%s: %d lines about problems that are not in the run are passed over", texts.path, len(writer.ignored)
+        )
+    return writer
+
+
+def _with_settings(finished: FinishedStudy, config: FurBaselinesConfig) -> FinishedStudy:
+    given = {"engine": config.engine, "pool": config.pool, "tracking": config.tracking}
+    changes = {name: value for name, value in given.items() if value is not None}
+    study = replace(finished.study, config=finished.study.config.model_copy(update=changes))
+    return replace(finished, study=study)
+
+
+class _Job:
+    def __init__(
+        self,
+        config: FurBaselinesConfig,
+        finished: Sequence[FinishedStudy],
+        baselines: Sequence[Baseline],
+        run: RunDirectory,
+        store: Store,
+    ) -> None:
+        self.config, self.finished, self.baselines, self.dir, self.store = config, finished, baselines, run, store
+        self.settings = finished[0].study.config
+        studies = [one.study for one in finished]
+        self.job = JobRun(
+            JOB, config, run, store, self.settings.tracking,
+            count=self._counts,
+            models=list(dict.fromkeys(f"{s.facts.name}@{s.facts.revision}" for s in studies)),
+            data_sets=list(dict.fromkeys(f"{s.data.loaded.name}@{s.data.loaded.data_revision}" for s in studies)),
+            scope_keys=[study.scope_key for study in studies],
+            cell_keys=[baseline.key for baseline in baselines],
+        )  # fmt: skip
+
+    def run(self, report: Reporter) -> BaselinesResult:
+        with self.job.started():
+            num_models_loaded = self._measure()
+        code, reported = self.job.finish(lambda path: report(path)._replace(is_feasible=True))
+        tracker = self.job.tracker
+        uri = tracker.uri if tracker.is_active else None
+        return BaselinesResult(self.dir, code, self.job.counts(), reported, uri, num_models_loaded)
+
+    def _measure(self) -> int:
+        runs = [
+            BaselinesRun(one.study, one.records, self.baselines, self.store, disagreeing=self.config.disagreeing)
+            for one in self.finished
+        ]
+        for one in runs:
+            one.plan()
+        if not any(one.works for one in runs):
+            return 0
+        with make_pool(self.settings.pool) as pool:
+            for one in runs:
+                one.measure(pool)
+            return pool.num_builds
+
+    def _counts(self) -> Counter[str]:
+        keys, scopes = ([b.key for b in self.baselines], [one.study.scope_key for one in self.finished])
+        where = pc.field("baseline_key").isin(keys) & pc.field("scope_key").isin(scopes)
+        return Counter(self.store.read("baselines", ["status"], where)["status"].to_pylist())
