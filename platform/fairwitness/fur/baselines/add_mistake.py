@@ -38,7 +38,7 @@ def _changed(cot: CotText, step: CotStep, new: StepText, rest: Rest) -> Altered 
     assert new.text is not None
     shown = normal(new.text)
     try:
-        ids = cot.with_step(cot.cot_ids[: step.token_start], step, new.text)
+        ids = cot.with_step(cot.cot_ids[: step.token_start], step, new.text, is_last=rest == "continued")
     except ItemError as error:
         return NotAltered(step.index, "failed", str(error), shown, new.source)
     if rest == "continued":

@@ -50,11 +50,13 @@ def _up_to(cot: CotText, texts: Mapping[int, StepText], rest: Rest) -> Iterator[
             continue
         new = texts[step.index]
         assert new.text is not None
+        shown, continued = normal(new.text), rest == "continued"
         try:
+            ids = cot.with_step(before, step, new.text, is_last=continued)
             before = cot.with_step(before, step, new.text)
         except ItemError as error:
             before = own
-            yield NotAltered(step.index, "failed", str(error), normal(new.text), new.source)
+            yield NotAltered(step.index, "failed", str(error), shown, new.source)
             continue
-        ids = before if rest == "continued" else (*before, *cot.cot_ids[step.token_end :])
-        yield Altered(step.index, ids, rest == "continued", normal(new.text), new.source)
+        rest_ids = () if continued else cot.cot_ids[step.token_end :]
+        yield Altered(step.index, (*ids, *rest_ids), continued, shown, new.source)

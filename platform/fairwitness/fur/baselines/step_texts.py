@@ -41,7 +41,17 @@ class StepText:
 
 @dataclass(frozen=True, eq=False)
 class CotText:
-    """A CoT, its steps and the characters of its tokens."""
+    """A CoT, its steps and the characters of its tokens.
+
+    Attributes:
+        tokenizer: The tokenizer.
+        prompt_ids: Prompt of the CoT.
+        cot_ids: The CoT as generated.
+        steps: Its steps.
+        text: Its text.
+        token_spans: The characters of each token in it.
+        lead: White space that it begins with after the prompt, which some decoders drop at the start of a text.
+    """
 
     tokenizer: PreTrainedTokenizerBase
     prompt_ids: Ids
@@ -49,14 +59,18 @@ class CotText:
     steps: Sequence[CotStep]
     text: str
     token_spans: Sequence[Span]
+    lead: str
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, prompt_ids: Ids, cot_ids: Ids, steps: Sequence[CotStep]) -> CotText:
+    def of(
+        cls, tokenizer: PreTrainedTokenizerBase, prompt_ids: Ids, cot_ids: Ids, steps: Sequence[CotStep]
+    ) -> CotText:
         """Aligns the text of a CoT with its ids."""
         text, spans = align_tokens(partial(decode, tokenizer), cot_ids)
-        return cls(tokenizer, prompt_ids, cot_ids, steps, text, spans)
+        after = decode(tokenizer, [*prompt_ids, *cot_ids])[len(decode(tokenizer, prompt_ids)) :]
+        return cls(tokenizer, prompt_ids, cot_ids, steps, text, spans, after[: len(after) - len(after.lstrip())])
 
-    def with_step(self, before: Ids, step: CotStep, text: str) -> Ids:
+    def with_step(self, before: Ids, step: CotStep, text: str, *, is_last: bool = False) -> Ids:
         """The CoT up to the end of a step, with a new text for it.
 
         White space around the step stays as it was; within the new text, a run of it becomes one space.
@@ -65,15 +79,16 @@ class CotText:
             before: What stands in the CoT before the step, as it is or as it was changed.
             step: The step; it has a token of its own.
             text: The new text.
+            is_last: Leave out the white space after the step, so that the model writes what follows.
 
         Raises:
             ItemError: The tokenizer cannot write the text at this place.
         """
         spans = self.token_spans[step.token_start : step.token_end]
         old = self.text[spans[0].start : spans[-1].end]
-        stripped = old.strip()
-        place = old.find(stripped)
-        new = f"{old[:place]}{normal(text)}{old[place + len(stripped) :]}"
+        lead = self.lead if step.token_start == 0 else old[: len(old) - len(old.lstrip())]
+        end = "" if is_last else old[len(old.rstrip()) :]
+        new = f"{lead}{normal(text)}{end}"
         return (*before, *inserted(self.tokenizer, (*self.prompt_ids, *before), new))
 
 
