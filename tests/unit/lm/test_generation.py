@@ -191,6 +191,46 @@ def test_preserved_order_is_one_batch_with_every_row_in_place(tiny_llama: Langua
     assert lm.model.batches == [3]
 
 
+def _go_on(lm: LanguageModel, begun: str, script: list[int], max_new_tokens: int = 40) -> Generation:
+    """What is generated after a completion that begins with a text."""
+    ids = _say(lm, begun)
+    scripted = _scripted(lm, script)
+    return generate_greedy(scripted, [[20, 21, *ids]], max_new_tokens, batch_size=1, num_begun=[len(ids)])[0]
+
+
+def test_begun_completion_ends_at_a_blank_line_right_after_its_beginning(tiny_llama: LanguageModel) -> None:
+    script = [*_say(tiny_llama, "\n\n"), *_say(tiny_llama, "1. Foxes")]
+    assert _go_on(tiny_llama, " Foxes dig.", script) == Generation((), "blank_line")
+    # Without a beginning the blank line is passed over.
+    assert _go_on(tiny_llama, "", script, max_new_tokens=len(script)).ids == tuple(script)
+
+
+def test_begun_completion_sees_a_blank_line_that_its_last_line_break_begins(tiny_llama: LanguageModel) -> None:
+    script = [*_say(tiny_llama, "\n"), *_say(tiny_llama, "More")]
+    assert _go_on(tiny_llama, " Foxes dig.\n", script) == Generation((), "blank_line")
+
+
+def test_begun_completion_goes_on_within_the_limit_of_the_whole(tiny_llama: LanguageModel) -> None:
+    begun, more = " Foxes dig.", _say(tiny_llama, " They sleep in warm dens and nests")
+    num = len(_say(tiny_llama, begun))
+    assert _go_on(tiny_llama, begun, more, max_new_tokens=num + 3) == Generation(tuple(more[:3]), "length")
+    assert _go_on(tiny_llama, begun, more, max_new_tokens=num) == Generation((), "length")
+    assert _go_on(tiny_llama, begun, more, max_new_tokens=num - 2) == Generation((), "length")
+    eos = list(tiny_llama.facts.eos_ids)
+    assert _go_on(tiny_llama, begun, eos) == Generation((), "eos")
+
+
+def test_begun_completion_is_the_rest_of_the_whole_one(tiny_llama: LanguageModel) -> None:
+    prompts = _prompts(tiny_llama)
+    whole = generate_greedy(tiny_llama, prompts, NEW_TOKENS, batch_size=5)
+    begun = [min(4, len(w.ids) // 2) for w in whole]
+    given = [[*p, *w.ids[:n]] for p, w, n in zip(prompts, whole, begun, strict=True)]
+    rest = generate_greedy(tiny_llama, given, NEW_TOKENS, batch_size=2, num_begun=begun)
+    assert [r.ids for r in rest] == [w.ids[n:] for w, n in zip(whole, begun, strict=True)]
+    assert [r.finish for r in rest] == [w.finish for w in whole]
+    assert sum(begun) > 0
+
+
 def test_nothing_to_do() -> None:
     assert completion_end("") is None
     assert completion_end("\n\n  \n") is None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from scipy.special import logit
 from torch import Tensor
 
 from fairwitness.lm.model import LanguageModel
@@ -20,6 +21,8 @@ from fairwitness.lm.scoring import (
     next_token_logits,
     pad_right,
     sequence_logprobs,
+    sequence_scores,
+    target_log_odds,
     target_logprobs,
 )
 from tests.helpers.fur_tasks import random_ids
@@ -122,6 +125,26 @@ def test_target_logprobs_pick_one_entry_per_row() -> None:
     logits = torch.tensor([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
     expected = [2.0 - torch.logsumexp(logits[0], 0).item(), -torch.log(torch.tensor(3.0)).item()]
     assert target_logprobs(logits, torch.tensor([1, 2])).tolist() == pytest.approx(expected)
+
+
+def test_log_odds_are_those_of_the_softmax_and_finite_for_a_sure_model() -> None:
+    logits = torch.randn(6, 40, generator=torch.Generator().manual_seed(1)) * 4
+    target = torch.tensor([0, 39, 7, 7, 20, 3])
+    probs = torch.softmax(logits.double(), 1)[range(6), target].numpy()
+    assert target_log_odds(logits, target).numpy() == pytest.approx(logit(probs), rel=1e-5, abs=1e-5)
+    sure = torch.tensor([[200.0, 0.0, 0.0], [200.0, 0.0, 0.0]])
+    log_2 = torch.log(torch.tensor(2.0)).item()
+    assert target_log_odds(sure, torch.tensor([0, 1])).tolist() == pytest.approx([200 - log_2, -200.0])
+
+
+def test_log_odds_of_sequences_do_not_depend_on_the_batch(tiny_llama: LanguageModel) -> None:
+    targets = _targets(tiny_llama)
+    found = sequence_scores(tiny_llama.model, targets, max_tokens=10_000, score=target_log_odds)
+    alone = sequence_scores(tiny_llama.model, targets, max_tokens=1, score=target_log_odds)
+    torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-5)
+    logprobs = sequence_logprobs(tiny_llama.model, targets, max_tokens=1)
+    for part, expected in zip(alone, logprobs, strict=True):
+        assert part.double().numpy() == pytest.approx(logit(expected.double().exp().numpy()), rel=1e-4, abs=1e-4)
 
 
 def _targets(lm: LanguageModel) -> list[TargetTokens]:
