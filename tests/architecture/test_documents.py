@@ -13,13 +13,18 @@ from fairwitness.cli import app
 from fairwitness.config import load_config, parse_yaml, validate
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.problems.config import DataConfig
+from tests.helpers.job_configs import CONFIGS, SWEEPS, jobs_of
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIGS = sorted((ROOT / "jobs/configs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_shipped_configurations_are_valid(path: Path) -> None:
+def test_a_shipped_configuration_is_one_of_exactly_one_job(path: Path) -> None:
+    assert len(jobs_of(path)) == 1
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
+def test_a_sweep_is_named_like_its_configuration(path: Path) -> None:
     assert load_config(FurSweepConfig, path).name == path.stem
 
 

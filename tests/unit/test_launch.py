@@ -32,11 +32,11 @@ from fairwitness.organisms.shipped import organism_path
 from fairwitness.records.job import Report
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.commands import Command, process_settings_restored
+from tests.helpers.job_configs import SWEEPS
 from tests.helpers.sweeps import RATES, rows_of, settings, write_problems
 
 ROOT = Path(__file__).parents[2]
 JOB = ROOT / "jobs" / "fur_sweep.py"
-CONFIGS = sorted((ROOT / "jobs" / "configs").glob("*.yaml"))
 
 
 @pytest.fixture
@@ -142,15 +142,15 @@ def test_lines_reach_a_pipe_at_once() -> None:
         assert raw.getvalue() == b"first line\n"
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_shipped_configurations_are_valid(path: Path) -> None:
     config = sweep.read_sweep(path, ["seed=3"], "local")
     assert config.name == path.stem
     assert (config.seed, config.pool.kind) == (3, "local")
 
 
-def test_there_are_three_shipped_configurations() -> None:
-    assert [path.stem for path in CONFIGS] == ["demo", "paper", "smollm2"]
+def test_there_are_three_shipped_sweeps() -> None:
+    assert [path.stem for path in SWEEPS] == ["demo", "paper", "smollm2"]
 
 
 def test_organism_is_an_alias_of_the_shipped_model() -> None:

@@ -41,7 +41,7 @@ class ReportPaths:
     Attributes:
         html: The page.
         csv: The tables, by name without suffix: summary, rates, steps, problems, skipped_failed and, where the problems
-            carry a ground truth, separation; overlap where the run has several methods; baselines where they were measured.
+            carry a ground truth, separation; overlap where the run has several methods; baselines where there are any.
         plots: Figures as SVG, by panel.
         findings: What a reader should take away, a line per model and data set.
         is_feasible: Whether the rule selects a rate for some model and data set.

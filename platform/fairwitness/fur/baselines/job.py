@@ -25,7 +25,8 @@ from fairwitness.fur.baselines.study_run import BaselinesRun
 from fairwitness.fur.baselines.summary import JOB
 from fairwitness.fur.baselines.writers import Rule, StepWriter, rule_writer
 from fairwitness.fur.finished import FinishedStudy, open_finished
-from fairwitness.fur.study import Loader, Study
+from fairwitness.fur.study import Study
+from fairwitness.records.data_set import Loader
 from fairwitness.records.job import JobRun, Report, Reporter
 from fairwitness.records.keys import code_revision, key_of
 from fairwitness.records.run_dir import RunDirectory

@@ -62,9 +62,7 @@ class CotText:
     lead: str
 
     @classmethod
-    def of(
-        cls, tokenizer: PreTrainedTokenizerBase, prompt_ids: Ids, cot_ids: Ids, steps: Sequence[CotStep]
-    ) -> CotText:
+    def of(cls, tokenizer: PreTrainedTokenizerBase, prompt_ids: Ids, cot_ids: Ids, steps: Sequence[CotStep]) -> CotText:
         """Aligns the text of a CoT with its ids."""
         text, spans = align_tokens(partial(decode, tokenizer), cot_ids)
         after = decode(tokenizer, [*prompt_ids, *cot_ids])[len(decode(tokenizer, prompt_ids)) :]

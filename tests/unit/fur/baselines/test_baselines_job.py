@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from fairwitness.cli import app
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError, DataError, StoreError
 from fairwitness.fleet.pool import Outcome
@@ -19,10 +22,12 @@ from fairwitness.fur.baselines.config import FurBaselinesConfig
 from fairwitness.fur.baselines.job import BaselinesResult, run_baselines
 from fairwitness.fur.baselines.writers import Purpose, Rule
 from fairwitness.fur.items import AnswerItem, CotItem, ShapItem
+from fairwitness.launch.baselines import fur_baselines
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import answers
 from fairwitness.problems.problem import Problem
 from fairwitness.records.job import Report
+from tests.helpers.commands import process_settings_restored
 from tests.helpers.sweeps import (
     NUM_PROBLEMS,
     assert_same,
@@ -307,3 +312,32 @@ def test_a_question_too_long_to_explain_fails_alone(swept: Path) -> None:
     failed = [row for row in rows(swept) if row["status"] == "failed"]
     assert failed
     assert all("raise max_evaluations (20)" in row["reason"] for row in failed)
+
+
+def test_whole_command(swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = next(row["problem_id"] for row in rows_of(swept / "store", "cots") if row["status"] == "ok")
+    texts = steps_file(tmp_path / "s.jsonl", {"problem_id": one, "cot_step_index": 0, "text": "Owls dig dens."})
+    plain = {"run": str(swept), "baselines": [{"kind": "add_mistake", "texts": texts}, {"kind": "filler_tokens"}]}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(plain), encoding="utf-8")
+    with process_settings_restored():
+        assert fur_baselines(path, [], pool="local") == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.partition(":")[0] for line in lines[:2]] == [
+            "tiny on animals, add mistake (rest",
+            "tiny on animals, filler tokens (text",
+        ]
+        assert lines[2].startswith("measurements: ")
+        assert lines[3] == f"report: {(swept / 'report.html').resolve()}"
+        shown = CliRunner().invoke(app, ["baselines", str(swept)])
+        assert (shown.exit_code, shown.output.splitlines()) == (0, lines[:2])
+        path.write_text(yaml.safe_dump({**plain, "baselins": []}), encoding="utf-8")
+        assert fur_baselines(path, [], pool="local") == 2
+        assert "unknown key 'baselins'; did you mean 'baselines'?" in capsys.readouterr().err
+    assert (swept / "csv" / "baselines.csv").is_file()
+    assert yaml.safe_load((swept / "config.fur_baselines.yaml").read_text(encoding="utf-8"))["run"] == str(swept)
+
+
+def test_command_on_a_run_without_baselines(swept: Path) -> None:
+    shown = CliRunner().invoke(app, ["baselines", str(swept)])
+    assert (shown.exit_code, shown.output) == (0, f"{swept}: no baselines were measured; run jobs/fur_baselines.py\n")
