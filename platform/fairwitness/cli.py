@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fairwitness.commands import baselines, methods, organism, published, run, study
+from fairwitness.commands import baselines, methods, organism, paper, published, run, study
 from fairwitness.launch.common import set_up
 
 app = typer.Typer(
@@ -17,6 +17,7 @@ app.add_typer(run.app)
 app.add_typer(methods.app)
 app.add_typer(published.app)
 app.add_typer(baselines.app)
+app.add_typer(paper.app)
 app.add_typer(organism.app, name="organism")
 app.add_typer(study.app, name="study")
 

@@ -7,11 +7,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import Any
 
-import jinja2
 import pandas as pd
 from markupsafe import Markup
 
@@ -27,6 +24,7 @@ from fairwitness.report.overlap import MethodGroup, panel_method
 from fairwitness.report.panels import Panel, min_specificity
 from fairwitness.report.plots import strips_plot
 from fairwitness.report.problem_views import SHADES, ProblemView, problem_views
+from fairwitness.report.templating import asset, environment
 from fairwitness.report.truth import Separation
 
 MAX_PROBLEMS = 1500
@@ -94,8 +92,8 @@ def render(
     views = _views(panels, healths, separations, plots, problems)
     checks, figures = split_health(run.health)
     lost = loss_groups(losses)
-    script = _asset("report.js")
-    page = _environment().get_template("report.html.j2")
+    script = asset("report.js")
+    page = environment().get_template("report.html.j2")
     return page.render(
         run=run,
         views=views,
@@ -115,7 +113,7 @@ def render(
         recipe=_recipe(run.config),
         config_text=json.dumps(run.config, indent=2, ensure_ascii=False),
         environment=_flat(run.environment),
-        css=Markup(_asset("report.css") + _shades()),
+        css=Markup(asset("report.css") + _shades()),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
@@ -163,25 +161,6 @@ def split_health(health: Mapping[str, Any], prefix: str = "") -> tuple[list[Chec
         else:
             figures[name] = value
     return checks, figures
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("fairwitness.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    names = ("percent", "decimal", "signed", "rate", "count", "figure", "moment", "duration", "plural", "is_missing")
-    environment.globals |= {name: getattr(fmt, name) for name in names}
-    return environment
-
-
-def _asset(name: str) -> str:
-    return resources.files("fairwitness.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _shades() -> str:

@@ -1,0 +1,1 @@
+"""The tables and figures of the FUR paper, made from any run: one small module each, listed in `registry.py`."""

@@ -1,0 +1,214 @@
+"""What the paper report is made from: the panels of one or several runs, and the tables of jobs that follow a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fairwitness.errors import StoreError
+from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.problems.problem import Problem
+from fairwitness.records.conditions import one_of
+from fairwitness.records.store import Store
+from fairwitness.report.data import Run, load_run
+from fairwitness.report.panels import Panel, build_panels, rng_for
+from fairwitness.report.paper.published import published
+from fairwitness.report.truth import problem_from_row
+
+FOLLOWING = ("capability", "ratings")
+"""Tables that jobs after the sweep fill."""
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One model on one data set by one method, from one run.
+
+    Attributes:
+        run: The run.
+        run_name: Its name.
+        panel: What the sweep measured.
+        problems: problem_key → problem.
+        following: Rows of the tables of `FOLLOWING` in the panel's scope.
+        label: The model, with method and run where others have the same model: a line of a table.
+        base_label: The same without the method.
+    """
+
+    run: Run
+    run_name: str
+    panel: Panel
+    problems: Mapping[str, Problem]
+    following: Mapping[str, pd.DataFrame]
+    label: str = ""
+    base_label: str = ""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        return self.panel.model
+
+    @property
+    def data_set(self) -> str:
+        """Name of the data set."""
+        return self.panel.data_set
+
+    @property
+    def cell(self) -> CellFaithfulness | None:
+        """The rate that tables show: the chosen one, else the nearest miss; None when nothing was measured."""
+        return self.panel.shown_cell
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the rule selects the shown rate."""
+        return isinstance(self.panel.choice, ChosenRate)
+
+    def rng(self, *names: str) -> np.random.Generator:
+        """A generator that depends on the run's seed, the panel and what it is for."""
+        return rng_for(self.run, self.panel.slug, *names)
+
+    def of_cell(self, table: str) -> pd.DataFrame:
+        """The rows of a following table that belong to the shown rate."""
+        rows = self.following[table]
+        return rows[rows["cell_key"] == (self.cell.cell_key if self.cell else None)]
+
+    def printed(self, table: str, measure: str, lr: float | None = None) -> str | None:
+        """The paper's own figure; none for LoRA, which its tables do not have."""
+        return None if self.panel.method == "lora" else published(table, self.model, self.data_set, measure, lr)
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The columns that every table's rows begin with."""
+        panel = self.panel
+        return {
+            "run": self.run_name,
+            "model": panel.model,
+            "model_revision": panel.model_revision,
+            "data_set": panel.data_set,
+            "method": panel.method or None,
+            "lora_rank": panel.lora_rank,
+        }
+
+    @property
+    def base_names(self) -> dict[str, Any]:
+        """The same columns for what is measured before unlearning."""
+        return {name: value for name, value in self.names.items() if name not in ("method", "lora_rank")}
+
+
+@dataclass(frozen=True, eq=False)
+class PaperData:
+    """The entries of all runs, in the order of runs, models and data sets as configured."""
+
+    entries: tuple[Entry, ...]
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The lines of a table, each once."""
+        return list(dict.fromkeys(entry.label for entry in self.entries))
+
+    @cached_property
+    def data_sets(self) -> list[str]:
+        """The data sets, each once."""
+        return list(dict.fromkeys(entry.data_set for entry in self.entries))
+
+    @cached_property
+    def measured(self) -> list[Entry]:
+        """The entries with at least one rate."""
+        return [entry for entry in self.entries if entry.panel.cells]
+
+    @cached_property
+    def bases(self) -> list[Entry]:
+        """One entry per model, data set and run: what is measured before unlearning is the same for all methods."""
+        return list({(e.run_name, e.panel.scope_key): e for e in reversed(self.entries)}.values())[::-1]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no problem was asked."""
+        return not self.entries
+
+    def rng(self, *names: str) -> np.random.Generator:
+        """A generator for what spans several entries."""
+        return self.entries[0].rng("all", *names)
+
+
+def load_paper(run_dirs: Sequence[Path]) -> PaperData:
+    """Reads runs.
+
+    Args:
+        run_dirs: Run directories, each once.
+
+    Raises:
+        StoreError: A directory holds no run or cannot be read, is given twice, or holds rows of another one.
+    """
+    seen: set[Path] = set()
+    for run_dir in run_dirs:
+        if run_dir.resolve() in seen:
+            raise StoreError(f"{run_dir}: is given twice; name every run once")
+        seen.add(run_dir.resolve())
+    names = [run_dir.resolve().name for run_dir in run_dirs]
+    entries: list[Entry] = []
+    for run_dir, name in zip(run_dirs, names, strict=True):
+        parent = f"{run_dir.resolve().parent.name}/" if names.count(name) > 1 else ""
+        entries += _entries(run_dir, f"{parent}{name}")
+    _refuse_doubles(entries)
+    return PaperData(tuple(_labelled(entries)))
+
+
+def _entries(run_dir: Path, run_name: str) -> list[Entry]:
+    run = load_run(run_dir)
+    scopes = sorted(set(run.cots["scope_key"]) | set(run.unlearning["scope_key"]))
+    store = Store(run_dir / "store", create=False)
+    following = {name: _rows(store, name, scopes) for name in FOLLOWING}
+    pairs = ((str(row["key"]), problem_from_row(row)) for row in run.problems.to_dict("records"))
+    problems = {key: problem for key, problem in pairs if problem is not None}
+
+    def entry(panel: Panel) -> Entry:
+        own = {name: rows[rows["scope_key"] == panel.scope_key] for name, rows in following.items()}
+        return Entry(run, run_name, panel, problems, own)
+
+    models, data_sets = (_order(run.info[column]) for column in ("models", "data_sets"))
+    panels = sorted(build_panels(run), key=lambda p: (_place(models, p.model), _place(data_sets, p.data_set)))
+    return [entry(panel) for panel in panels]
+
+
+def _rows(store: Store, table: str, scopes: Sequence[str]) -> pd.DataFrame:
+    rows: pd.DataFrame = store.read(table, where=one_of("scope_key", scopes)).to_pandas()
+    return rows.sort_values("key", kind="stable", ignore_index=True)
+
+
+def _order(named: Sequence[str] | None) -> list[str]:
+    return [name.rpartition("@")[0] for name in named or ()]
+
+
+def _place(order: Sequence[str], name: str) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+def _refuse_doubles(entries: Iterable[Entry]) -> None:
+    owners: dict[str, str] = {}
+    for entry in entries:
+        for cell in entry.panel.cells:
+            other = owners.setdefault(cell.cell_key, entry.run_name)
+            if other != entry.run_name:
+                raise StoreError(
+                    f"runs {other} and {entry.run_name} hold the same measurements ({entry.model} on "
+                    f"{entry.data_set}); give one of them"
+                )
+
+
+def _labelled(entries: Sequence[Entry]) -> Iterator[Entry]:
+    for entry in entries:
+        rivals = {e.run_name for e in entries if (e.model, e.data_set) == (entry.model, entry.data_set)}
+        same = {e.run_name for e in entries if _identity(e) == _identity(entry)}
+        base = f"{entry.model} ({entry.run_name})" if len(rivals) > 1 else entry.model
+        label = f"{entry.model} ({entry.run_name})" if len(same) > 1 else entry.model
+        method = f", {entry.panel.shown_method}" if entry.panel.shown_method else ""
+        yield replace(entry, label=f"{label}{method}", base_label=base)
+
+
+def _identity(entry: Entry) -> tuple[str, str, str]:
+    return entry.model, entry.data_set, entry.panel.shown_method

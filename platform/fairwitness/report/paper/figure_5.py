@@ -1,0 +1,146 @@
+"""Figure 5: ff-hard of full FF2 and of LoRA adapters, and whether they change the answers of the same problems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from fairwitness.fur.methods import method_name
+from fairwitness.report.format import decimal
+from fairwitness.report.overlap import MethodGroup, MethodPair, method_groups, overlap_table, panel_method
+from fairwitness.report.panels import Panel
+from fairwitness.report.paper.data import Entry, PaperData
+from fairwitness.report.paper.exhibit import Cell, Exhibit, Grid, Head, Picture, interval, value_cell, words
+from fairwitness.report.paper.matrix import NOT_FEASIBLE, empty
+from fairwitness.report.paper.scatter import COLOURS
+from fairwitness.report.svg import INK, Axis, figure, line, rectangle, text
+from fairwitness.report.tables import estimate_columns
+from fairwitness.stats.bootstrap import Estimate
+
+NAME, TITLE = "figure_5", "Figure 5. ff-hard of full FF2 and of LoRA"
+ONE_METHOD = "the runs have one method; give jobs/fur_sweep.py several under methods, or add a run with another method"
+_BAR, _PAIR_GAP, _GROUP_GAP, _TALL = 30.0, 10.0, 34.0, 190.0
+_HEADS = ("Model", "Data set", "First", "Second", "n", "Both", "First only", "Second only", "Neither")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """ff-hard of one method on the CoTs of one model and data set, which `scope` names."""
+
+    scope: str
+    label: str
+    data_set: str
+    method: str
+    is_chosen: bool
+    value: Estimate
+
+
+def figure_5(data: PaperData) -> Exhibit:
+    """A bar per method at its chosen rate, for each model and data set that was measured with several."""
+    panels = sorted((entry.panel for entry in data.measured), key=_order)
+    groups = method_groups(panels, lambda *names: data.rng(NAME, *names))
+    compared = {id(panel) for group in groups for panel in group.panels}
+    entries = [entry for entry in data.measured if id(entry.panel) in compared]
+    if not entries:
+        return empty(NAME, TITLE, ONE_METHOD)
+    bars = [_bar(entry, entries) for entry in entries]
+    notes = [
+        "Percent of problems, a change at any iteration, each method at the rate that the rule selects for it; bars: "
+        "95% intervals over problems. The table compares problem by problem: both changed, one of them, none.",
+    ]
+    if not all(bar.is_chosen for bar in bars):
+        notes.append(NOT_FEASIBLE)
+    picture = Picture(NAME, "ff-hard by method", drawing(bars))
+    return Exhibit(NAME, TITLE, _frame(entries, groups), _grid(groups), (picture,), tuple(notes))
+
+
+def _order(panel: Panel) -> tuple[str, str, str, str, int]:
+    return panel.model, panel.data_set, panel.scope_key, panel.method, panel.lora_rank or 0
+
+
+def _bar(entry: Entry, entries: Sequence[Entry]) -> Bar:
+    assert entry.cell is not None
+    panel = entry.panel
+    method = method_name(panel.method, panel.lora_rank)
+    scopes = {e.panel.scope_key for e in entries if (e.model, e.data_set) == (entry.model, entry.data_set)}
+    label = entry.model if len(scopes) == 1 else entry.base_label
+    return Bar(panel.scope_key, label, entry.data_set, method, entry.is_chosen, entry.cell.ff_hard_any)
+
+
+def drawing(bars: Sequence[Bar]) -> str:
+    """Bars in groups of one model and data set, from 0 to 100 percent, with whiskers and n."""
+    methods = list(dict.fromkeys(bar.method for bar in bars))
+    scopes = list(dict.fromkeys(bar.scope for bar in bars))
+    axis = Axis(0, 100, 34 + _TALL, 34)
+    pieces, x = [], 60.0
+    for scope in scopes:
+        own = [bar for bar in bars if bar.scope == scope]
+        key = (own[0].label, own[0].data_set)
+        for number, bar in enumerate(own):
+            left = x + number * (_BAR + _PAIR_GAP)
+            pieces += _drawn(bar, left, axis, COLOURS[methods.index(bar.method) % len(COLOURS)])
+        middle = x + (len(own) * (_BAR + _PAIR_GAP) - _PAIR_GAP) / 2
+        pieces.append(text(middle, axis.start + 34, key[0], anchor="middle", fill=INK))
+        pieces.append(text(middle, axis.start + 49, key[1], anchor="middle"))
+        x += max(len(own) * (_BAR + _PAIR_GAP), 6.6 * max(map(len, key))) + _GROUP_GAP
+    width = max(x, 60 + sum(34 + 6.8 * len(name) for name in methods))
+    back = [text(14, 20, "ff-hard, %")]
+    for tick in axis.ticks(20):
+        back.append(text(44, axis.at(tick) + 4, f"{tick:g}", anchor="end"))
+        back.append(line(50, axis.at(tick), width - 8, axis.at(tick), stroke="#e3e8ec", width=0.75))
+    legend, left = [], 60.0
+    for number, name in enumerate(methods):
+        legend.append(rectangle(left, axis.start + 66, 12, 12, fill=COLOURS[number % len(COLOURS)]))
+        legend.append(text(left + 18, axis.start + 76, name, fill=INK))
+        left += 34 + 6.8 * len(name)
+    label = "; ".join(f"{b.label} on {b.data_set}, {b.method}: {_said(b.value)}" for b in bars)
+    return figure(width, axis.start + 90, [*back, *pieces, *legend], label=f"ff-hard by method. {label}")
+
+
+def _drawn(bar: Bar, left: float, axis: Axis, colour: str) -> list[str]:
+    middle, value = left + _BAR / 2, bar.value
+    pieces = [text(middle, axis.start + 15, f"n {value.num_clusters}", size=10, anchor="middle")]
+    if value.value is None:
+        return [*pieces, text(middle, axis.start - 6, "–", anchor="middle")]
+    top = axis.at(100 * value.value)
+    pieces.append(rectangle(left, top, _BAR, axis.start - top, fill=colour))
+    if value.low is not None and value.high is not None:
+        low, high = axis.at(100 * value.low), axis.at(100 * value.high)
+        pieces += [line(middle, low, middle, high, stroke=INK), line(middle - 4, low, middle + 4, low, stroke=INK)]
+        pieces.append(line(middle - 4, high, middle + 4, high, stroke=INK))
+    if not bar.is_chosen:
+        pieces.append(text(middle + 9, top - 4, "†", anchor="middle", fill=INK))
+    return pieces
+
+
+def _said(value: Estimate) -> str:
+    return "undefined" if value.value is None else f"{100 * value.value:.1f} ({interval(value)})"
+
+
+def _grid(groups: Sequence[MethodGroup]) -> Grid:
+    heads = [Head(name, is_text=number < 4) for number, name in enumerate(_HEADS)]
+    rows = [_line(pair) for group in groups for pair in group.pairs]
+    return Grid(((*heads, Head("Jaccard"), Head("Same verdict, %")),), tuple(rows))
+
+
+def _line(pair: MethodPair) -> tuple[Cell, ...]:
+    names = (pair.first.model, pair.first.data_set, panel_method(pair.first), panel_method(pair.second))
+    found = pair.any
+    if found is None:
+        return (*map(words, names), *[Cell(title=pair.reason or "")] * 7)
+    numbers = (found.num_counted, found.num_both, found.num_first_only, found.num_second_only, found.num_neither)
+    shares = (value_cell(found.jaccard, form=decimal), value_cell(found.same))
+    return (*map(words, names), *[Cell(str(number)) for number in numbers], *shares)
+
+
+def _frame(entries: Sequence[Entry], groups: Sequence[MethodGroup]) -> pd.DataFrame:
+    rows = []
+    for entry in entries:
+        assert entry.cell is not None
+        row = {"row": "ff_hard", **entry.names, "lr": entry.cell.lr, "feasible": entry.is_chosen}
+        rows.append(row | estimate_columns("ff_hard_any", entry.cell.ff_hard_any))
+    overlap = overlap_table(groups)
+    overlap.insert(0, "row", "overlap")
+    return pd.concat([pd.DataFrame(rows).astype(object), overlap.astype(object)], ignore_index=True)

@@ -1,0 +1,184 @@
+"""Scatter plots of cells as SVG text: colour by line of the tables, shape by data set, whiskers for intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from math import ceil, floor, sqrt
+
+from fairwitness.report.format import percent, rate
+from fairwitness.report.paper.exhibit import interval
+from fairwitness.report.paper.points import Point
+from fairwitness.report.svg import INK, MUTED, RULE, Axis, figure, line, num, rectangle, text
+from fairwitness.stats.bootstrap import Estimate
+
+COLOURS = ("#1f4e8c", "#b45309", "#0f766e", "#8b3a9c", "#be123c", "#4d7c0f", "#0369a1", "#78716c")
+"""Told apart in both themes and by most colour-blind readers; more lines than these repeat them."""
+_WIDTH, _HEIGHT = 420.0, 316.0
+_SHAPES = ("circle", "square", "diamond", "triangle", "down", "cross")
+Read = Callable[[Point], Estimate]
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one point is drawn: colour, shape, and the radius of its mark in pixels."""
+
+    colour: str
+    shape: str
+    radius: float
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What an axis shows: its title, and how it is read from a point (a share, shown in percent)."""
+
+    title: str
+    read: Read
+
+
+EFFICACY = Quantity("efficacy, %", lambda point: point.cell.efficacy)
+SPECIFICITY = Quantity("specificity, %", lambda point: point.cell.specificity)
+FF_HARD = Quantity("ff-hard, %", lambda point: point.cell.ff_hard_any)
+
+
+def scatter(
+    points: Sequence[Point],
+    *,
+    x: Quantity,
+    y: Quantity,
+    look: Callable[[Point], Look],
+    label: str,
+    limit: float | None = None,
+    width: float = _WIDTH,
+) -> str:
+    """A dot with whiskers per point; the chosen rates are filled.
+
+    Args:
+        points: The cells, each with both quantities known.
+        x: What runs to the right.
+        y: What runs up.
+        look: How a point is drawn.
+        label: What is read out instead of the drawing.
+        limit: Where a line is drawn across, in percent of y, with the side above tinted.
+        width: Width in pixels.
+    """
+    x_axis = _axis([x.read(point) for point in points], 52, width - 14)
+    y_axis = _axis([y.read(point) for point in points], _HEIGHT - 44, 24)
+    pieces = _frame(x_axis, y_axis, x.title, y.title, limit)
+    for point in points:
+        pieces += _whiskers(x.read(point), y.read(point), x_axis, y_axis)
+    for point in points:
+        place = (x_axis.at(_pc(x.read(point))), y_axis.at(_pc(y.read(point))))
+        tip = f"{point.entry.label} on {point.entry.data_set}, rate {rate(point.cell.lr)}: "
+        tip += ", ".join(f"{q.title.removesuffix(', %')} {_span(q.read(point))}" for q in (x, y))
+        pieces.append(mark(*place, look(point), filled=point.is_chosen, title=tip))
+    if not points:
+        pieces.append(text(width / 2, _HEIGHT / 2, "nothing was measured", anchor="middle"))
+    return figure(width, _HEIGHT, pieces, label=label)
+
+
+def looks(points: Sequence[Point], *, with_shapes: bool, radius: float = 4.6) -> dict[tuple[str, str], Look]:
+    """Colour of each label and, if wanted, shape of each data set: (label, data set) → look."""
+    labels = list(dict.fromkeys(point.entry.label for point in points))
+    data_sets = list(dict.fromkeys(point.entry.data_set for point in points))
+    return {
+        (label, name): Look(COLOURS[i % len(COLOURS)], _SHAPES[j % len(_SHAPES)] if with_shapes else _SHAPES[0], radius)
+        for i, label in enumerate(labels)
+        for j, name in enumerate(data_sets)
+    }
+
+
+def key_of(styles: Mapping[tuple[str, str], Look]) -> dict[str, Look]:
+    """What a legend shows of `looks`: each label as a round dot, each data set as a grey shape."""
+    labels = {label: replace(style, shape=_SHAPES[0]) for (label, _), style in styles.items()}
+    return labels | {name: replace(style, colour=MUTED) for (_, name), style in styles.items()}
+
+
+def legend(entries: Mapping[str, Look], *, width: float = _WIDTH) -> str:
+    """Names beside their marks, in lines."""
+    pieces, x, y = [], 4.0, 14.0
+    for name, look in entries.items():
+        step = 30 + 6.6 * len(name)
+        if x > 4 and x + step > width:
+            x, y = 4.0, y + 18
+        pieces += [mark(x + 6, y - 4, look, filled=True, title=""), text(x + 17, y, name, fill=INK)]
+        x += step
+    return figure(width, y + 8, pieces, label="Legend: " + ", ".join(entries))
+
+
+def mark(x: float, y: float, look: Look, *, filled: bool, title: str) -> str:
+    """One mark; an open one is white inside."""
+    r = look.radius
+    paths = {
+        "circle": "",
+        "square": f"M{num(x - r)} {num(y - r)}h{num(2 * r)}v{num(2 * r)}h{num(-2 * r)}z",
+        "diamond": f"M{num(x)} {num(y - 1.3 * r)}L{num(x + 1.3 * r)} {num(y)}L{num(x)} {num(y + 1.3 * r)}"
+        f"L{num(x - 1.3 * r)} {num(y)}z",
+        "triangle": f"M{num(x)} {num(y - 1.2 * r)}L{num(x + 1.2 * r)} {num(y + r)}H{num(x - 1.2 * r)}z",
+        "down": f"M{num(x)} {num(y + 1.2 * r)}L{num(x + 1.2 * r)} {num(y - r)}H{num(x - 1.2 * r)}z",
+        "cross": f"M{num(x - r)} {num(y - r)}L{num(x + r)} {num(y + r)}M{num(x + r)} {num(y - r)}"
+        f"L{num(x - r)} {num(y + r)}",
+    }
+    fill = look.colour if filled else "#ffffff"
+    style = f'fill="{fill}" stroke="{look.colour}" stroke-width="1.6"'
+    tip = f"<title>{escape(title)}</title>" if title else ""
+    if look.shape == "circle":
+        return f'<circle cx="{num(x)}" cy="{num(y)}" r="{num(r)}" {style}>{tip}</circle>'
+    return f'<path d="{paths[look.shape]}" {style}>{tip}</path>'
+
+
+def radius_of(share: float | None) -> float:
+    """Radius of a mark whose area grows with a share: 3 pixels at 0, 10 at 1."""
+    return sqrt(9 + 91 * min(max(share or 0.0, 0.0), 1.0))
+
+
+def _axis(estimates: Sequence[Estimate], start: float, end: float) -> Axis:
+    ends = [_pc(e) for e in estimates]
+    ends += [100 * bound for e in estimates for bound in (e.low, e.high) if bound is not None]
+    low = floor(min([*ends, 100.0]) / 10) * 10
+    high = ceil(max([*ends, 0.0]) / 10) * 10
+    low = 0 if 0 <= low <= 40 else low
+    high = 100 if high >= 80 else high
+    return Axis(low, max(high, low + 10), start, end)
+
+
+def _frame(x_axis: Axis, y_axis: Axis, x_title: str, y_title: str, limit: float | None) -> list[str]:
+    pieces = []
+    if limit is not None and limit < y_axis.high:
+        top = y_axis.at(limit)
+        pieces.append(rectangle(x_axis.start, y_axis.end, x_axis.end - x_axis.start, top - y_axis.end, fill="#eaf1ea"))
+        pieces.append(line(x_axis.start, top, x_axis.end, top, stroke="#3f7d44", width=1.25, dash="5 3"))
+    for tick in x_axis.ticks(_interval(x_axis)):
+        pieces.append(text(x_axis.at(tick), y_axis.start + 17, f"{tick:g}", anchor="middle"))
+        pieces.append(line(x_axis.at(tick), y_axis.start, x_axis.at(tick), y_axis.start + 4))
+    for tick in y_axis.ticks(_interval(y_axis)):
+        pieces.append(text(x_axis.start - 8, y_axis.at(tick) + 4, f"{tick:g}", anchor="end"))
+        pieces.append(line(x_axis.start, y_axis.at(tick), x_axis.end, y_axis.at(tick), stroke="#e3e8ec", width=0.75))
+    pieces.append(line(x_axis.start, y_axis.start, x_axis.end, y_axis.start, stroke="#8b959e"))
+    pieces.append(text(x_axis.end, y_axis.start + 36, x_title, anchor="end"))
+    pieces.append(text(x_axis.start - 36, 13, y_title))
+    return pieces
+
+
+def _interval(axis: Axis) -> float:
+    span = axis.high - axis.low
+    return 2 if span <= 10 else 5 if span <= 30 else 10 if span <= 60 else 20
+
+
+def _whiskers(x: Estimate, y: Estimate, x_axis: Axis, y_axis: Axis) -> list[str]:
+    at = (x_axis.at(_pc(x)), y_axis.at(_pc(y)))
+    pieces = []
+    if x.low is not None and x.high is not None:
+        pieces.append(line(x_axis.at(100 * x.low), at[1], x_axis.at(100 * x.high), at[1], stroke=RULE))
+    if y.low is not None and y.high is not None:
+        pieces.append(line(at[0], y_axis.at(100 * y.low), at[0], y_axis.at(100 * y.high), stroke=RULE))
+    return pieces
+
+
+def _span(estimate: Estimate) -> str:
+    return f"{percent(estimate.value)} ({interval(estimate)}, n = {estimate.num_clusters})"
+
+
+def _pc(estimate: Estimate) -> float:
+    return 100 * (estimate.value or 0.0)
