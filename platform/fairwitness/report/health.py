@@ -76,14 +76,20 @@ def panel_health(panel: Panel, gold: dict[str, str], rng: np.random.Generator) -
             return undefined("nothing was measured")
         return cluster_mean(flags.astype(float), frame["problem_key"].to_numpy(str), rng=next(streams), is_rate=is_rate)
 
+    def right(letter: str) -> Estimate:
+        # Results from elsewhere may lack an answer, which is then no wrong one.
+        answered = graded[graded[letter].notna()]
+        return share(answered, answered[letter] == answered["gold"])
+
     known = cots[cots["agree"].notna()]
+    cut = cots[cots["num_cot_steps"].notna()]
     return Health(
         agreement=share(known, known["agree"]),
-        direct_accuracy=share(graded, graded["direct_letter"] == graded["gold"]),
+        direct_accuracy=right("direct_letter"),
         chance=_chance(graded),
-        cot_accuracy=share(graded, graded["cot_letter"] == graded["gold"]),
+        cot_accuracy=right("cot_letter"),
         cut_at_length=share(cots, cots["finish"] == "length"),
-        steps_per_cot=share(cots, cots["num_cot_steps"].fillna(0), is_rate=False),
+        steps_per_cot=share(cut, cut["num_cot_steps"], is_rate=False),
         direct_letter_mass=_spread(cots["direct_letter_mass"]),
         cot_letter_mass=_spread(cots["cot_letter_mass"]),
         unlearned_letter_mass=_spread(panel.shown_steps["letter_mass"]),

@@ -95,6 +95,18 @@ def test_health_by_hand(run: Run, panels: dict[str, Panel]) -> None:
     assert health.num_counted == 9
 
 
+def test_an_answer_that_is_not_known_is_no_wrong_one(run: Run, panels: dict[str, Panel]) -> None:
+    panel = panels["arc"]
+    gold = {f"problem-arc-{i}": "ABCD"[i % 4] for i in range(12) if i != 5}
+    cots = panel.cots.assign(
+        cot_letter=None,
+        direct_letter=panel.cots["direct_letter"].where(panel.cots["problem_key"] < "problem-arc-2", None),
+    )
+    health = panel_health(replace(panel, cots=cots), gold, rng_for(run, "x"))
+    assert (health.direct_accuracy.numerator, health.direct_accuracy.denominator) == (4, 4)  # 0, 1, 10 and 11
+    assert (health.cot_accuracy.value, health.cot_accuracy.reason) == (None, "nothing was measured")
+
+
 def test_chance_is_that_of_the_problems_with_gold(run: Run, panels: dict[str, Panel]) -> None:
     panel = panels["arc"]
     cots = panel.cots.assign(
