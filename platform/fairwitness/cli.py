@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from fairwitness.commands import baselines, methods, organism, paper, published, run, study
+from fairwitness.commands import (
+    baselines,
+    judges,
+    methods,
+    organism,
+    paper,
+    published,
+    run,
+    study,
+)
 from fairwitness.launch.common import set_up
 
 app = typer.Typer(
@@ -20,6 +29,7 @@ app.add_typer(baselines.app)
 app.add_typer(paper.app)
 app.add_typer(organism.app, name="organism")
 app.add_typer(study.app, name="study")
+app.add_typer(judges.app, name="judges")
 
 
 def main() -> None:

@@ -51,8 +51,7 @@ class Endpoint:
     @property
     def key(self) -> str:
         """Hash of address, model and temperature."""
-        config = self._config
-        return fingerprint(["openai", config.base_url, config.model, config.temperature])
+        return endpoint_key(self._config)
 
     def replies(self, prompts: Sequence[ChatPrompt], *, max_tokens: int) -> Iterator[Placed]:
         """See `ChatModel.replies`. Requests go on in a thread of their own while the caller handles replies.
@@ -73,6 +72,11 @@ class Endpoint:
         finally:
             session.cancel()
             thread.join()
+
+
+def endpoint_key(config: EndpointConfig) -> str:
+    """Hash of address, model and temperature."""
+    return fingerprint(["openai", config.base_url, config.model, config.temperature])
 
 
 def read_key(config: EndpointConfig) -> str | None:

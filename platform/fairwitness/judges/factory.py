@@ -10,8 +10,8 @@ from fairwitness.errors import ConfigError
 from fairwitness.fleet.pool import Pool
 from fairwitness.judges.cache import CachedModel, ReplyCache
 from fairwitness.judges.config import EndpointConfig, JudgeConfig, LocalModelConfig
-from fairwitness.judges.endpoint import Endpoint, read_key
-from fairwitness.judges.local import LocalModel, chat_facts
+from fairwitness.judges.endpoint import Endpoint, endpoint_key, read_key
+from fairwitness.judges.local import LocalModel, chat_facts, local_key
 from fairwitness.judges.protocol import ChatModel
 
 
@@ -39,8 +39,8 @@ def make_chat_model(config: JudgeConfig, *, cache_dir: Path, pool: Pool | None) 
     yield CachedModel(LocalModel(config, pool), cache)
 
 
-def check_usable(config: JudgeConfig) -> None:
-    """Refuses a model that cannot write texts here and now; loads and sends nothing.
+def check_usable(config: JudgeConfig) -> str:
+    """Refuses a model that cannot write texts here and now, and gives its `ChatModel.key`; loads and sends nothing.
 
     Raises:
         ConfigError: No key, or rules.
@@ -49,8 +49,9 @@ def check_usable(config: JudgeConfig) -> None:
     match config:
         case EndpointConfig():
             read_key(config)
+            return endpoint_key(config)
         case LocalModelConfig():
-            chat_facts(config.model)
+            return local_key(config, chat_facts(config.model))
         case _:
             raise ConfigError(
                 f"judge {config.shown_name}: rules write no text; set kind: openai or kind: local for this job"

@@ -95,8 +95,7 @@ class LocalModel:
     @property
     def key(self) -> str:
         """Hash of weights, tokenizer and numeric type."""
-        model = self._config.model
-        return fingerprint(["local", self._facts.revision, model.dtype, self._facts.attention])
+        return local_key(self._config, self._facts)
 
     def replies(self, prompts: Sequence[ChatPrompt], *, max_tokens: int) -> Iterator[Placed]:
         """See `ChatModel.replies`.
@@ -112,6 +111,11 @@ class LocalModel:
             batch = batches[outcome.index]
             found = [ChatReply(None, outcome.error)] * len(batch) if outcome.error else outcome.value
             yield from (Placed(position, reply) for position, reply in zip(batch, found, strict=True))
+
+
+def local_key(config: LocalModelConfig, facts: ModelFacts) -> str:
+    """Hash of weights, tokenizer and numeric type."""
+    return fingerprint(["local", facts.revision, config.model.dtype, facts.attention])
 
 
 def chat_facts(model: ModelConfig) -> ModelFacts:

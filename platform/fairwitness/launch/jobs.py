@@ -6,7 +6,12 @@ from collections.abc import Mapping
 
 from fairwitness.config import Config
 from fairwitness.fur.baselines.config import FurBaselinesConfig
+from fairwitness.fur.judging.config import FurJudgeConfig
 from fairwitness.fur.sweep_config import FurSweepConfig
 
-JOB_CONFIGS: Mapping[str, type[Config]] = {"fur_sweep": FurSweepConfig, "fur_baselines": FurBaselinesConfig}
+JOB_CONFIGS: Mapping[str, type[Config]] = {
+    "fur_sweep": FurSweepConfig,
+    "fur_baselines": FurBaselinesConfig,
+    "fur_judge": FurJudgeConfig,
+}
 """The configuration class of each job in jobs/."""

@@ -49,13 +49,14 @@ def _fur_sweep(config_path: Path, overrides: Sequence[str], pool: str | None, dr
         for line in dry_run(config, loaders=LOADERS):
             say(line)
         return 0
-    result = run_sweep(config, loaders=LOADERS, report=_report)
+    result = run_sweep(config, loaders=LOADERS, report=make_report)
     for line in _closing_lines(result):
         say(line)
     return result.exit_code
 
 
-def _report(run_path: Path) -> Report:
+def make_report(run_path: Path) -> Report:
+    """Makes the report of a run directory."""
     paths = build_report(run_path)
     return Report(
         (paths.html, *paths.csv.values(), *paths.plots.values()), paths.findings, paths.is_feasible, paths.cautions

@@ -14,11 +14,13 @@ import pandas as pd
 from fairwitness.errors import StoreError
 from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.problems.problem import Problem
+from fairwitness.records.store import Store
 from fairwitness.report.baselines import baseline_views, baselines_table
 from fairwitness.report.data import Run, load_run
 from fairwitness.report.findings import Finding, finding
 from fairwitness.report.health import Health, panel_health
 from fairwitness.report.html import render
+from fairwitness.report.judgements import judgements_table, load_judged
 from fairwitness.report.overlap import method_groups, overlap_table
 from fairwitness.report.panels import Panel, build_panels, min_specificity, rng_for
 from fairwitness.report.plots import rates_plot
@@ -40,8 +42,9 @@ class ReportPaths:
 
     Attributes:
         html: The page.
-        csv: The tables, by name without suffix: summary, rates, steps, problems, skipped_failed and, where the problems
-            carry a ground truth, separation; overlap where the run has several methods; baselines where there are any.
+        csv: The tables, by name without suffix: summary, rates, steps, problems, skipped_failed; separation where the
+            problems carry a ground truth; overlap where the run has several methods; baselines and judgements where
+            there are any.
         plots: Figures as SVG, by panel.
         findings: What a reader should take away, a line per model and data set.
         is_feasible: Whether the rule selects a rate for some model and data set.
@@ -74,10 +77,12 @@ def build_report(run_dir: Path) -> ReportPaths:
     plots = {panel.slug: rates_plot(panel, min_specificity=min_specificity(run)) for panel in panels}
     groups = method_groups(panels, functools.partial(rng_for, run))
     baselines = baseline_views(run, panels)
+    judged = load_judged(run, Store(run_dir / "store", create=False))
     tables = _tables(run, panels, healths, found, problems)
     tables |= {"overlap": overlap_table(groups)} if groups else {}
     tables |= {"baselines": baselines_table(baselines)} if baselines else {}
-    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], groups, baselines)
+    tables |= {"judgements": judgements_table(judged.cells)} if judged else {}
+    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], groups, baselines, judged)
     findings = [finding(p, found[p.slug], h) for p, h in zip(panels, healths, strict=True)]
     feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
     return _write(run_dir, page, tables, plots, findings, is_feasible=feasible)

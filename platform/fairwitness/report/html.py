@@ -19,6 +19,7 @@ from fairwitness.report.baselines import BaselineView
 from fairwitness.report.data import Run, find_setting
 from fairwitness.report.findings import finding
 from fairwitness.report.health import Health
+from fairwitness.report.judgements import Judged
 from fairwitness.report.losses import MAX_GROUPS, MAX_ITEMS, loss_groups
 from fairwitness.report.overlap import MethodGroup, panel_method
 from fairwitness.report.panels import Panel, min_specificity
@@ -75,6 +76,7 @@ def render(
     losses: pd.DataFrame,
     groups: Sequence[MethodGroup] = (),
     baselines: Sequence[BaselineView] = (),
+    judged: Judged | None = None,
 ) -> str:
     """The whole page. Equal arguments give equal text: the only times in it are the run's own.
 
@@ -88,6 +90,7 @@ def render(
         losses: Result of `skipped_failed_table`.
         groups: Panels of several methods on the same CoTs.
         baselines: Baselines beside ff-hard, where they were measured.
+        judged: What judges said; None where there are no judgements.
     """
     views = _views(panels, healths, separations, plots, problems)
     checks, figures = split_health(run.health)
@@ -105,6 +108,7 @@ def render(
         method_groups=groups,
         baselines=baselines,
         panel_method=panel_method,
+        judged=judged,
         max_items=MAX_ITEMS,
         min_specificity=min_specificity(run),
         rates=[fmt.rate(lr) for lr in sorted(run.unlearning["lr"].dropna().unique())],

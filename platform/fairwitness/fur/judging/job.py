@@ -1,0 +1,187 @@
+"""The judging job: asks a judge about the CoTs after unlearning of a finished sweep, into the same run directory."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from fairwitness.errors import ConfigError, InfeasibleError
+from fairwitness.fleet.factory import make_pool
+from fairwitness.fur.faithfulness import Infeasible
+from fairwitness.fur.finished import FinishedStudy, open_finished
+from fairwitness.fur.judging.config import FurJudgeConfig
+from fairwitness.fur.judging.pairs import OPTIONAL_VALUES, REQUIRED_VALUES, CotPair, cell_of, cot_pairs
+from fairwitness.fur.judging.results import JudgedCell, judged_cells
+from fairwitness.fur.judging.rows import JudgeName, replied_row, row_key, ruled_row, skipped_row
+from fairwitness.fur.judging.rules import rule, rules_key
+from fairwitness.fur.rows import Row
+from fairwitness.fur.study import Loader, Study
+from fairwitness.judges.config import LocalModelConfig, RulesConfig
+from fairwitness.judges.factory import check_usable, make_chat_model
+from fairwitness.judges.template import PromptTemplate, load_template
+from fairwitness.records.job import JobRun, Report, Reporter
+from fairwitness.records.keys import key_of
+from fairwitness.records.progress import Progress
+from fairwitness.records.run_dir import RunDirectory
+from fairwitness.records.store import Store
+
+log = logging.getLogger(__name__)
+
+JOB = "fur_judge"
+CACHE_FOLDER = "judge_cache"
+
+
+@dataclass(frozen=True)
+class JudgeResult:
+    """What became of the job.
+
+    Attributes:
+        run: The sweep's directory.
+        exit_code: 0 done, 1 some items failed.
+        counts: Number of pairs by status.
+        cells: What the judge found, per model, data set and method.
+        notes: What a reader should know besides, a line each.
+        report: What was reported.
+        tracking_uri: Where MLflow has it; None when tracking is off or failed.
+    """
+
+    run: RunDirectory
+    exit_code: int
+    counts: Mapping[str, int]
+    cells: Sequence[JudgedCell]
+    notes: Sequence[str]
+    report: Report
+    tracking_uri: str | None
+
+
+def run_judge(config: FurJudgeConfig, *, loaders: Mapping[str, Loader], report: Reporter) -> JudgeResult:
+    """Judges all pairs, or what is left of them, and reports.
+
+    Args:
+        config: Which run, and who judges.
+        loaders: Further data sets by name, see `prepare_studies`.
+        report: Called at the end; its files become artifacts.
+
+    Raises:
+        InfeasibleError: `lr: selected`, and no rate of the run is feasible.
+        FairwitnessError: Something makes the job impossible; the message says what.
+        KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
+    """
+    template, judge = prepare_judge(config)
+    run = RunDirectory.at(config.run)
+    with run.lock(), run.store() as store:
+        return _Job(config, template, judge, open_finished(run, store, loaders), run, store).run(report)
+
+
+def prepare_judge(config: FurJudgeConfig) -> tuple[PromptTemplate | None, JudgeName]:
+    """The question and the judge's name; nothing is loaded or asked.
+
+    Raises:
+        ConfigError, ModelError: The judge has no key, the template is broken, or the local model cannot chat.
+    """
+    if isinstance(config.judge, RulesConfig):
+        if config.template is not None:
+            raise ConfigError("template: rules are asked no question; remove it, or set another kind of judge")
+        return None, JudgeName(config.judge.shown_name, rules_key(config.judge))
+    template = load_template("cot_after", config.template, required=REQUIRED_VALUES, optional=OPTIONAL_VALUES)
+    key = key_of(model=check_usable(config.judge), template=template.key, max_tokens=config.max_tokens)
+    return template, JudgeName(config.judge.shown_name, key)
+
+
+class _Job:
+    def __init__(
+        self,
+        config: FurJudgeConfig,
+        template: PromptTemplate | None,
+        judge: JudgeName,
+        finished: Sequence[FinishedStudy],
+        run: RunDirectory,
+        store: Store,
+    ) -> None:
+        self.config, self.template, self.judge, self.dir, self.store = config, template, judge, run, store
+        cells = [(one, cell_of(one, config.lr)) for one in finished]
+        self.notes = [one.choice.reason for one, key in cells if key is None and isinstance(one.choice, Infeasible)]
+        self.cells = [(one, key) for one, key in cells if key is not None]
+        if not self.cells:
+            raise InfeasibleError(f"{run.path}: {' '.join(self.notes)} Name a rate with lr to judge it all the same.")
+        self.settings = finished[0].study.config
+        studies = [one.study for one, _ in self.cells]
+        self.job = JobRun(
+            JOB, config, run, store, config.tracking or self.settings.tracking,
+            count=self._counts,
+            models=list(dict.fromkeys(f"{s.facts.name}@{s.facts.revision}" for s in studies)),
+            data_sets=list(dict.fromkeys(f"{s.data.loaded.name}@{s.data.loaded.data_revision}" for s in studies)),
+            scope_keys=list(dict.fromkeys(study.scope_key for study in studies)),
+            cell_keys=[key for _, key in self.cells],
+        )  # fmt: skip
+
+    def run(self, report: Reporter) -> JudgeResult:
+        with self.job.started():
+            self._judge()
+            cells = self._results()
+            for cell in cells:
+                self._track(cell)
+        code, reported = self.job.finish(lambda path: report(path)._replace(is_feasible=True))
+        tracker = self.job.tracker
+        uri = tracker.uri if tracker.is_active else None
+        return JudgeResult(self.dir, code, self.job.counts(), cells, self.notes, reported, uri)
+
+    def _judge(self) -> None:
+        todo: list[tuple[Study, CotPair]] = []
+        finished = self.store.finished_keys("judgements")
+        for one, cell_key in self.cells:
+            pairs = cot_pairs(one, cell_key, only_changed=self.config.ask == "changed")
+            new = [pair for pair in pairs if row_key(pair, self.judge) not in finished]
+            skipped = [skipped_row(one.study, pair, self.judge) for pair in new if pair.skipped]
+            self.store.append("judgements", skipped)
+            todo += [(one.study, pair) for pair in new if not pair.skipped]
+        if not todo:
+            return
+        with Progress(len(todo), f"judged by {self.judge.name}") as progress:
+            for row in self._rows(todo):
+                self.store.append("judgements", [row])
+                progress.advance(int(row["status"] == "ok"), failed=int(row["status"] == "failed"))
+        self.store.flush()
+
+    def _rows(self, todo: Sequence[tuple[Study, CotPair]]) -> Iterator[Row]:
+        judge = self.config.judge
+        if isinstance(judge, RulesConfig):
+            yield from (ruled_row(study, pair, self.judge, rule(pair, judge)) for study, pair in todo)
+            return
+        assert self.template is not None
+        prompts = [pair.prompt(self.template) for _, pair in todo]
+        limit = self.config.max_tokens
+        with ExitStack() as stack:
+            is_local = isinstance(judge, LocalModelConfig)
+            settings = self.config.pool or self.settings.pool
+            pool = stack.enter_context(make_pool(settings)) if is_local else None
+            cache = self.dir.path / CACHE_FOLDER
+            chat = stack.enter_context(make_chat_model(judge, cache_dir=cache, pool=pool))
+            for position, reply in chat.replies(prompts, max_tokens=limit):
+                study, pair = todo[position]
+                yield replied_row(study, pair, self.judge, reply, max_tokens=limit)
+
+    def _results(self) -> list[JudgedCell]:
+        keys = [key for _, key in self.cells]
+        return judged_cells(self.store, seed=self.settings.seed, cell_keys=keys, judge_keys=[self.judge.key])
+
+    def _track(self, cell: JudgedCell) -> None:
+        names = ("model", "data_set", "method", "lora_rank", "lr", "judge")
+        params = {name: value for name in names if (value := getattr(cell, name)) is not None}
+        totals: dict[str, float] = {f"num_{verdict}": number for verdict, number in cell.verdicts.items()}
+        totals |= {f"num_{name}": getattr(cell, f"num_{name}") for name in ("skipped", "failed", "unparsable")}
+        totals["cost"] = cell.cost
+        for name, estimate in (("different", cell.different), ("different_changed", cell.different_changed)):
+            if estimate.value is not None:
+                totals[name] = estimate.value
+        self.job.tracker.log_cell(key_of(cell=cell.cell_key, judge=cell.judge_key), params, {}, totals)
+
+    def _counts(self) -> Counter[str]:
+        keys = [key for _, key in self.cells]
+        where = (pc.field("judge_key") == self.judge.key) & pc.field("cell_key").isin(keys)
+        return Counter(self.store.read("judgements", ["status"], where)["status"].to_pylist())
