@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fairwitness.config import Config
 from fairwitness.fleet.config import PoolConfig
-from fairwitness.fur.sweep_config import Rate
+from fairwitness.fur.methods import Rate
 from fairwitness.judges.config import JudgeConfig
 from fairwitness.records.tracker import TrackingConfig
 

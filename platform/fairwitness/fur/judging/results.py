@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairwitness.fur.judging.pairs import VERDICTS
 from fairwitness.fur.judging.rows import KIND
 from fairwitness.fur.sets import item_rng
+from fairwitness.records.conditions import one_of
 from fairwitness.records.store import Store
 from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
 
@@ -38,8 +39,8 @@ class JudgedCell:
         num_failed: Steps without a verdict.
         num_unparsable: Those of `num_failed` for which there is a reply.
         reasons: How often each reason for skipping or failure was given, the most frequent first.
-        num_prompt_tokens: Tokens sent, where they were counted.
-        num_completion_tokens: Tokens received, where they were counted.
+        num_prompt_tokens: Tokens sent, where they were counted; None where they never were.
+        num_completion_tokens: Tokens received, likewise.
         num_from_cache: Replies that needed no request.
         cost: Price of the others.
     """
@@ -59,8 +60,8 @@ class JudgedCell:
     num_failed: int
     num_unparsable: int
     reasons: Mapping[str, int]
-    num_prompt_tokens: int
-    num_completion_tokens: int
+    num_prompt_tokens: int | None
+    num_completion_tokens: int | None
     num_from_cache: int
     cost: float
 
@@ -86,19 +87,14 @@ def judged_cells(
     """
     where = pc.field("kind") == KIND
     for name, keys in (("cell_key", cell_keys), ("judge_key", judge_keys)):
-        where = where if keys is None else where & pc.field(name).isin(_texts(keys))
+        where = where if keys is None else where & one_of(name, keys)
     rows = store.read("judgements", where=where).to_pandas().sort_values("key", kind="stable")
     known = [key for key in rows["cell_key"].unique() if isinstance(key, str)]
-    tasks = store.read("unlearning", _TASK_COLUMNS, pc.field("cell_key").isin(_texts(known))).to_pandas()
+    tasks = store.read("unlearning", _TASK_COLUMNS, one_of("cell_key", known)).to_pandas()
     last = tasks.sort_values("iteration").groupby("task_key").tail(1).set_index("task_key")
     groups = rows.groupby(["model", "data_set", "cell_key", "judge_key"], dropna=False, sort=True)
     cells = [_cell(group, last, seed) for _, group in groups]
     return sorted(cells, key=lambda c: (c.model, c.data_set, c.method or "", c.lora_rank or 0, c.lr or 0, c.judge))
-
-
-def _texts(keys: Collection[str]) -> pa.Array:
-    # An empty list alone has no type, and pyarrow compares no texts with it.
-    return pa.array(list(keys), pa.string())
 
 
 def _cell(rows: pd.DataFrame, last: pd.DataFrame, seed: int) -> JudgedCell:
@@ -136,8 +132,12 @@ def _cell(rows: pd.DataFrame, last: pd.DataFrame, seed: int) -> JudgedCell:
         num_failed=len(failed),
         num_unparsable=int(failed["reply"].notna().sum()),
         reasons={str(k): int(v) for k, v in rows["reason"].dropna().value_counts().items()},
-        num_prompt_tokens=int(rows["num_prompt_tokens"].sum()),
-        num_completion_tokens=int(rows["num_completion_tokens"].sum()),
+        num_prompt_tokens=_total(rows["num_prompt_tokens"]),
+        num_completion_tokens=_total(rows["num_completion_tokens"]),
         num_from_cache=int(rows["from_cache"].eq(True).sum()),
         cost=float(rows["cost"].sum()),
     )
+
+
+def _total(counts: pd.Series[Any]) -> int | None:
+    return int(counts.sum()) if counts.notna().any() else None

@@ -1,20 +1,21 @@
 """A judge without a model: it compares the choices that two CoTs state, or the answers given after them.
 
-`stated` reads little but reads it well. On the 376 published judgements of FUR (gpt-4o-mini) it finds a stated choice
-in both CoTs of 37 pairs, and agrees with the published verdict on 36 of these; the rest is `unclear` to it. `answered`
+`stated` reads little, but that well. On the 376 published judgements of FUR (gpt-4o-mini) it finds a choice in both
+CoTs of some 40 pairs and agrees with the published verdict on all of these but one; the rest is `unclear` to it, where
+the published judge decides each one. `answered`
 always has a verdict, but it is the model's own answer that it reads, not the CoT's argument: for the pairs that are
 judged it says `different` exactly where the direct answer changed.
 """
 
 from __future__ import annotations
 
-from string import ascii_uppercase
 from typing import NamedTuple
 
 from fairwitness.config import fingerprint
 from fairwitness.fur.judging.pairs import CotPair
 from fairwitness.judges.config import RulesConfig
-from fairwitness.text.conclusion import stated_choice
+from fairwitness.text.conclusions import find_conclusion
+from fairwitness.text.only_choice import only_choice
 
 REVISION = 1
 """To be raised with every change of what the rules read."""
@@ -44,5 +45,6 @@ def rule(pair: CotPair, config: RulesConfig) -> Ruling:
 
 
 def _stated(text: str, choices: tuple[str, ...]) -> str | None:
-    index = stated_choice(text, choices)
-    return None if index is None else ascii_uppercase[index]
+    """The conclusion that a CoT states, else the only choice that it names."""
+    conclusion = find_conclusion(text, choices)
+    return only_choice(text, choices) if conclusion is None else conclusion.letter
