@@ -71,6 +71,7 @@ class JobRun:
         *,
         count: Callable[[], Mapping[str, int]],
         notes: Mapping[str, Sequence[str]] | None = None,
+        is_same: Callable[[Mapping[str, Any]], bool] | None = None,
         **columns: Any,
     ) -> None:
         """Prepares; nothing is written yet.
@@ -83,12 +84,15 @@ class JobRun:
             tracking: Where MLflow is.
             count: Gives the number of items by status: ok, skipped, failed, refused.
             notes: What is to be known of each model.
+            is_same: Whether an earlier configuration of the job on this run is of the same piece of work, so that this
+                call goes on with it; None where every one is.
             columns: Further columns of `runs`: models, data_sets, scope_keys, cell_keys.
         """
         self.config, self.dir, self.store = config, run, store
         self.tracker = Tracker(tracking, run)
         self.health: dict[str, Any] = {}
         self._count = count
+        self._is_same = is_same or (lambda _config: True)
         self.row = _row(job, config, run.name, notes or {}) | columns
 
     @contextmanager
@@ -99,7 +103,8 @@ class JobRun:
             FairwitnessError: As the block raised it; the row says `failed` and why.
             KeyboardInterrupt: As the block raised it; the row says `interrupted`.
         """
-        earlier = run_rows(self.store, self.row["job"])
+        rows = run_rows(self.store, self.row["job"])
+        earlier = [row for row in rows if self._is_same(json.loads(row["config_json"]))]
         self._announce(earlier)
         self.config_path = self.dir.write_config(self.config, self.row["job"])
         self.row["mlflow_run_id"] = self.tracker.start(self.row, earlier)

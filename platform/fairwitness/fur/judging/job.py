@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -20,10 +21,11 @@ from fairwitness.fur.judging.results import JudgedCell, judged_cells
 from fairwitness.fur.judging.rows import JudgeName, replied_row, row_key, ruled_row, skipped_row
 from fairwitness.fur.judging.rules import rule, rules_key
 from fairwitness.fur.rows import Row
-from fairwitness.fur.study import Loader, Study
+from fairwitness.fur.study import Study
 from fairwitness.judges.config import LocalModelConfig, RulesConfig
 from fairwitness.judges.factory import check_usable, make_chat_model
 from fairwitness.judges.template import PromptTemplate, load_template
+from fairwitness.records.data_set import Loader
 from fairwitness.records.job import JobRun, Report, Reporter
 from fairwitness.records.keys import key_of
 from fairwitness.records.progress import Progress
@@ -93,6 +95,12 @@ def prepare_judge(config: FurJudgeConfig) -> tuple[PromptTemplate | None, JudgeN
     return template, JudgeName(config.judge.shown_name, key)
 
 
+def _judge_of(config: Mapping[str, Any]) -> list[Any]:
+    """What makes a call of the job the same as an earlier one: another judge is no change of the first."""
+    judge = config["judge"]
+    return [*(judge.get(name) for name in ("kind", "name", "model", "reading", "base_url")), config["lr"]]
+
+
 class _Job:
     def __init__(
         self,
@@ -114,6 +122,7 @@ class _Job:
         self.job = JobRun(
             JOB, config, run, store, config.tracking or self.settings.tracking,
             count=self._counts,
+            is_same=lambda earlier: _judge_of(earlier) == _judge_of(config.model_dump(mode="json")),
             models=list(dict.fromkeys(f"{s.facts.name}@{s.facts.revision}" for s in studies)),
             data_sets=list(dict.fromkeys(f"{s.data.loaded.name}@{s.data.loaded.data_revision}" for s in studies)),
             scope_keys=list(dict.fromkeys(study.scope_key for study in studies)),

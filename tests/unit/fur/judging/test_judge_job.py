@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -298,9 +299,14 @@ def test_a_sweep_without_cots_after_is_refused(swept: Path) -> None:
         judge(swept, RULES)
 
 
-def test_two_judges_stand_side_by_side(swept: Path) -> None:
-    judge(swept, RULES)
-    judge(swept, {**RULES, "reading": "answered"})
+def test_two_judges_stand_side_by_side(swept: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        judge(swept, RULES)
+        judge(swept, {**RULES, "reading": "answered"})
+        assert "going on with run" not in caplog.text
+        judge(swept, RULES)
+        assert "going on with run" in caplog.text
+        assert "changed since the last time" not in caplog.text
     cells = judged_cells(Store(swept / "store", create=False), seed=0)
     assert [cell.judge for cell in cells] == ["rules (answered)", "rules (stated)"]
     assert cells[0].num_judged == cells[1].num_judged
