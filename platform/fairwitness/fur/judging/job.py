@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.compute as pc
-
 from fairwitness.errors import ConfigError, InfeasibleError
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fur.faithfulness import Infeasible
@@ -25,6 +23,7 @@ from fairwitness.fur.study import Study
 from fairwitness.judges.config import LocalModelConfig, RulesConfig
 from fairwitness.judges.factory import check_usable, make_chat_model
 from fairwitness.judges.template import PromptTemplate, load_template
+from fairwitness.records.conditions import one_of
 from fairwitness.records.data_set import Loader
 from fairwitness.records.job import JobRun, Report, Reporter
 from fairwitness.records.keys import key_of
@@ -117,6 +116,10 @@ class _Job:
         self.cells = [(one, key) for one, key in cells if key is not None]
         if not self.cells:
             raise InfeasibleError(f"{run.path}: {' '.join(self.notes)} Name a rate with lr to judge it all the same.")
+        is_changed = config.ask == "changed"
+        self.pairs = [
+            (one.study, pair) for one, key in self.cells for pair in cot_pairs(one, key, only_changed=is_changed)
+        ]
         self.settings = finished[0].study.config
         studies = [one.study for one, _ in self.cells]
         self.job = JobRun(
@@ -141,14 +144,11 @@ class _Job:
         return JudgeResult(self.dir, code, self.job.counts(), cells, self.notes, reported, uri)
 
     def _judge(self) -> None:
-        todo: list[tuple[Study, CotPair]] = []
         finished = self.store.finished_keys("judgements")
-        for one, cell_key in self.cells:
-            pairs = cot_pairs(one, cell_key, only_changed=self.config.ask == "changed")
-            new = [pair for pair in pairs if row_key(pair, self.judge) not in finished]
-            skipped = [skipped_row(one.study, pair, self.judge) for pair in new if pair.skipped]
-            self.store.append("judgements", skipped)
-            todo += [(one.study, pair) for pair in new if not pair.skipped]
+        new = [(study, pair) for study, pair in self.pairs if row_key(pair, self.judge) not in finished]
+        skipped = [skipped_row(study, pair, self.judge) for study, pair in new if pair.skipped]
+        self.store.append("judgements", skipped)
+        todo = [(study, pair) for study, pair in new if not pair.skipped]
         if not todo:
             return
         with Progress(len(todo), f"judged by {self.judge.name}") as progress:
@@ -191,6 +191,5 @@ class _Job:
         self.job.tracker.log_cell(key_of(cell=cell.cell_key, judge=cell.judge_key), params, {}, totals)
 
     def _counts(self) -> Counter[str]:
-        keys = [key for _, key in self.cells]
-        where = (pc.field("judge_key") == self.judge.key) & pc.field("cell_key").isin(keys)
-        return Counter(self.store.read("judgements", ["status"], where)["status"].to_pylist())
+        keys = [row_key(pair, self.judge) for _, pair in self.pairs]
+        return Counter(self.store.read("judgements", ["status"], one_of("key", keys))["status"].to_pylist())

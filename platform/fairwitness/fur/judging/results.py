@@ -16,7 +16,7 @@ from fairwitness.records.conditions import one_of
 from fairwitness.records.store import Store
 from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
 
-_TASK_COLUMNS = ["task_key", "iteration", "method", "lora_rank", "lr", "flipped"]
+_TASK_COLUMNS = ["task_key", "cell_key", "iteration", "method", "lora_rank", "lr", "flipped"]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ def judged_cells(
     known = [key for key in rows["cell_key"].unique() if isinstance(key, str)]
     tasks = store.read("unlearning", _TASK_COLUMNS, one_of("cell_key", known)).to_pandas()
     last = tasks.sort_values("iteration").groupby("task_key").tail(1).set_index("task_key")
-    groups = rows.groupby(["model", "data_set", "cell_key", "judge_key"], dropna=False, sort=True)
+    # A step that was measured again, with another retain set, was judged as what it was before.
+    is_current = rows["item_key"].isin(last.index) | ~rows["cell_key"].isin(tasks["cell_key"].unique())
+    groups = rows[is_current].groupby(["model", "data_set", "cell_key", "judge_key"], dropna=False, sort=True)
     cells = [_cell(group, last, seed) for _, group in groups]
     return sorted(cells, key=lambda c: (c.model, c.data_set, c.method or "", c.lora_rank or 0, c.lr or 0, c.judge))
 

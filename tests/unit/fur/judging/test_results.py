@@ -85,6 +85,12 @@ def test_shares_by_hand(tmp_path: Path) -> None:
     assert (cell.method, cell.lora_rank, cell.lr) == ("lora", 8, 1e-4)
 
 
+def test_a_step_that_was_measured_again_counts_only_as_judged_since(tmp_path: Path) -> None:
+    rows = [judgement("old_0", "same"), judgement("new_0", "different"), judgement("elsewhere_0", "same", cell_key="x")]
+    found = {cell.cell_key: cell.num_judged for cell in cells(tmp_path, rows, task("new_0", True))}
+    assert found == {"cell": 1, "x": 1}
+
+
 def test_nothing_judged_is_undefined_with_a_reason(tmp_path: Path) -> None:
     (cell,) = cells(tmp_path, [judgement("a_0", None, reason="HTTP 500")], task("a_0", True))
     assert (cell.different.value, cell.different.reason) == (None, "no step was judged")
