@@ -8,6 +8,9 @@ from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _INT, _BOOL = pa.string(), pa.int32(), pa.bool_()
 
+STATUSES = ("ok", "truncated", "skipped", "failed")
+"""`truncated`: the continuation reached its limit; it has text, but no verdict."""
+
 SCHEMA = pa.schema(
     [
         key_column("hash of the draft's key, the intervention with its settings, and how the answer is given"),
@@ -39,10 +42,10 @@ SCHEMA = pa.schema(
         column("behaviour_judge", _TEXT, "what the judge says; null without a judge"),
         column("is_faithful", _BOOL, "delta_intra or consistency; null when undefined"),
         column("duration_s", pa.float64(), "seconds from hand-out to result, for the item's whole batch"),
-        *status_columns(),
+        *status_columns(STATUSES),
     ]
 )
 VERSION = 1
 VOLATILE = ("duration_s",)
 
-TABLE = Table("continuations", SCHEMA, VERSION, VOLATILE)
+TABLE = Table("continuations", SCHEMA, VERSION, VOLATILE, statuses=STATUSES, finished=("ok", "truncated", "skipped"))

@@ -15,6 +15,7 @@ from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.sampling import SamplingConfig
 from fairwitness.problems.config import DataConfig
 from fairwitness.records.tracker import TrackingConfig
+from fairwitness.text.think_tags import Tags
 
 OWN = "own"
 ReadBy = Literal["rules", "judge"]
@@ -29,11 +30,22 @@ class TagsConfig(Config):
     close: str = Field("</think>", min_length=1)
     """Closing tag."""
 
+    @property
+    def pair(self) -> Tags:
+        """Both."""
+        return Tags(self.open, self.close)
+
+    @model_validator(mode="after")
+    def _different(self) -> Self:
+        if self.open == self.close:
+            raise ValueError("open and close are the same; a draft's end could not be told from its beginning")
+        return self
+
 
 class DraftFileConfig(Config):
     """Drafts of another model, given as a file: JSON lines, one draft a line."""
 
-    name: str = Field(min_length=1, pattern=r"^(?!own$).+")
+    name: str = Field(min_length=1)
     """Name of the model that wrote them, for tables."""
     path: str = Field(min_length=1)
     """The file."""
@@ -142,8 +154,9 @@ class DraftFaithfulnessConfig(Config):
             raise ValueError(f"models: two have the same name among {', '.join(names)}; give each a `name`")
         if not self.sources:
             raise ValueError("own_drafts is off and there are no draft_files; give one of them")
-        if len(set(self.sources)) < len(self.sources):
-            raise ValueError(f"draft_files: two have the same name among {', '.join(self.sources)}")
+        files = [file.name for file in self.draft_files]
+        if len({OWN, *files}) < len(files) + 1:
+            raise ValueError(f"draft_files: the names {', '.join(files)} must differ, and none may be {OWN!r}")
         for name in self.interventions:
             if name not in INTERVENTIONS:
                 raise ValueError(f"interventions: {name!r} is not one of {', '.join(INTERVENTIONS)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fairwitness.config import Config
+from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.fur.baselines.config import FurBaselinesConfig
 from fairwitness.fur.judging.config import FurJudgeConfig
 from fairwitness.fur.sweep_config import FurSweepConfig
@@ -13,5 +14,6 @@ JOB_CONFIGS: Mapping[str, type[Config]] = {
     "fur_sweep": FurSweepConfig,
     "fur_baselines": FurBaselinesConfig,
     "fur_judge": FurJudgeConfig,
+    "draft_faithfulness": DraftFaithfulnessConfig,
 }
 """The configuration class of each job in jobs/."""

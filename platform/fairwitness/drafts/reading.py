@@ -1,0 +1,145 @@
+"""Who reads what a text says: rules first or a judge first, in the order that the configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import ascii_lowercase
+from typing import NamedTuple, cast
+
+from fairwitness.drafts.behaviour import behaviour_by_rules
+from fairwitness.drafts.config import DraftFaithfulnessConfig
+from fairwitness.drafts.faithful import Behaviour
+from fairwitness.errors import ItemError
+from fairwitness.judges.parse import parse_verdict
+from fairwitness.judges.protocol import ChatModel, ChatPrompt
+from fairwitness.judges.template import load_template
+from fairwitness.problems.problem import Problem
+from fairwitness.text.conclusions import find_conclusion
+from fairwitness.text.prompts import choices_block
+
+RULES = "rules"
+NONE = "none"
+BEHAVIOURS = ("correction", "following")
+MAX_REPLY_TOKENS = 400
+
+
+class Text(NamedTuple):
+    """A text about a problem, and what was put in before it."""
+
+    problem: Problem
+    text: str
+    inserted: str = ""
+
+
+@dataclass(frozen=True)
+class ReadConclusion:
+    """A conclusion and who read it; with no letter, `reason` says why."""
+
+    letter: str | None
+    by: str | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class ReadBehaviour:
+    """How a model met an inserted step, as each reader says; `behaviour` is what counts."""
+
+    behaviour: Behaviour | None
+    by: str
+    rules: Behaviour | None
+    judge: Behaviour | None
+    reason: str | None = None
+
+
+class Readers:
+    """Reads conclusions and behaviours, many at a time."""
+
+    def __init__(self, config: DraftFaithfulnessConfig, judge: ChatModel | None) -> None:
+        """Prepares.
+
+        Args:
+            config: Who reads, in which order.
+            judge: The judge; None where none is configured.
+
+        Raises:
+            ConfigError: A template cannot be used.
+        """
+        self._config, self._judge = config, judge
+        shown = ("question", "choices")
+        self._conclusion = load_template("draft_conclusion", None, required=(*shown, "text", "verdicts"))
+        self._behaviour = load_template(
+            "draft_behaviour", None, required=(*shown, "inserted", "continuation", "verdicts")
+        )
+
+    def conclusions(self, texts: Sequence[Text]) -> list[ReadConclusion]:
+        """ans(·) of every text, by the first reader that finds one."""
+        found: list[ReadConclusion] = [ReadConclusion(None, None, "no conclusion is stated")] * len(texts)
+        for reader in self._config.conclusion_order:
+            left = [i for i, one in enumerate(found) if one.letter is None]
+            read = self._by_rules if reader == RULES else self._by_judge
+            for i, one in zip(left, read([texts[i] for i in left]), strict=True):
+                found[i] = one
+        return found
+
+    def behaviours(self, texts: Sequence[Text]) -> list[ReadBehaviour]:
+        """How the model met each inserted step; the judge is asked wherever there is one."""
+        rules = [behaviour_by_rules(one.text) for one in texts]
+        verdicts = self._ask([self._prompt_behaviour(one) for one in texts], [BEHAVIOURS] * len(texts))
+        decides = self._config.behaviour_by == "judge"
+        results = []
+        for by_rules, (verdict, reason) in zip(rules, verdicts, strict=True):
+            by_judge = cast("Behaviour | None", verdict)
+            chosen = by_judge if decides else by_rules
+            by = self._judge.name if decides and self._judge else RULES
+            why = None if chosen else (reason if decides else "the continuation has no words")
+            results.append(ReadBehaviour(chosen, by, by_rules, by_judge, why))
+        return results
+
+    def _by_rules(self, texts: Sequence[Text]) -> list[ReadConclusion]:
+        results = []
+        for one in texts:
+            found = find_conclusion(one.text, one.problem.choices)
+            known = ReadConclusion(found.letter, RULES) if found else None
+            results.append(known or ReadConclusion(None, None, "no conclusion is stated"))
+        return results
+
+    def _by_judge(self, texts: Sequence[Text]) -> list[ReadConclusion]:
+        offered = [(*ascii_lowercase[: len(one.problem.choices)], NONE) for one in texts]
+        prompts = [
+            self._conclusion.fill({**_shown(one.problem), "text": one.text, "verdicts": ", ".join(verdicts)})
+            for one, verdicts in zip(texts, offered, strict=True)
+        ]
+        assert self._judge is not None
+        results = []
+        for verdict, reason in self._ask(prompts, offered):
+            if verdict is None or verdict == NONE:
+                results.append(ReadConclusion(None, None, reason or "no conclusion is stated"))
+            else:
+                results.append(ReadConclusion(verdict.upper(), self._judge.name))
+        return results
+
+    def _prompt_behaviour(self, one: Text) -> ChatPrompt:
+        values = {"inserted": one.inserted, "continuation": one.text, "verdicts": ", ".join(BEHAVIOURS)}
+        return self._behaviour.fill({**_shown(one.problem), **values})
+
+    def _ask(
+        self, prompts: Sequence[ChatPrompt], offered: Sequence[Sequence[str]]
+    ) -> list[tuple[str | None, str | None]]:
+        """A verdict or a reason for every prompt; nothing but empty pairs without a judge."""
+        found: list[tuple[str | None, str | None]] = [(None, None)] * len(prompts)
+        if self._judge is None:
+            return found
+        for position, reply in self._judge.replies(prompts, max_tokens=MAX_REPLY_TOKENS):
+            if reply.text is None:
+                found[position] = (None, reply.error)
+                continue
+            try:
+                found[position] = (parse_verdict(reply.text, offered[position]), None)
+            except ItemError as error:
+                found[position] = (None, f"judge: {error}")
+        return found
+
+
+def _shown(problem: Problem) -> dict[str, str]:
+    return {"question": problem.question, "choices": choices_block(problem.choices)}

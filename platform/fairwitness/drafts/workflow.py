@@ -1,0 +1,120 @@
+"""A whole measurement of drafts: studies on one pool, one store, one MLflow run, one row in `runs`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from fairwitness.drafts.config import DraftFaithfulnessConfig
+from fairwitness.drafts.labelling import Labeller
+from fairwitness.drafts.reading import Readers
+from fairwitness.drafts.study import DraftStudy, prepare_draft_studies
+from fairwitness.drafts.study_run import DraftStudyRun
+from fairwitness.drafts.writing import Writer
+from fairwitness.fleet.factory import make_pool
+from fairwitness.fleet.pool import Pool
+from fairwitness.judges.config import JudgeConfig, RulesConfig
+from fairwitness.judges.factory import check_usable, make_chat_model
+from fairwitness.judges.protocol import ChatModel
+from fairwitness.records.data_set import Loader
+from fairwitness.records.job import JobRun, Report, Reporter
+from fairwitness.records.run_dir import RunDirectory
+from fairwitness.records.store import Store
+
+JOB = "draft_faithfulness"
+
+
+@dataclass(frozen=True)
+class DraftResult:
+    """What became of a job.
+
+    Attributes:
+        run: Its directory.
+        exit_code: 0 done, 1 some items failed.
+        counts: Number of continuations and unusable drafts by status, and of refused records and lines.
+        report: What was reported.
+        tracking_uri: Where MLflow has it; None when tracking is off or failed.
+    """
+
+    run: RunDirectory
+    exit_code: int
+    counts: Mapping[str, int]
+    report: Report
+    tracking_uri: str | None
+
+
+def run_drafts(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader], report: Reporter) -> DraftResult:
+    """Measures drafts, or what is left of them, and reports.
+
+    Args:
+        config: What to measure.
+        loaders: Further data sets by name.
+        report: Called at the end; its files become artifacts.
+
+    Raises:
+        FairwitnessError: Something makes the run impossible; the message says what.
+        KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
+    """
+    for judge in (config.judge, config.writer):
+        if not isinstance(judge, RulesConfig):
+            check_usable(judge)
+    studies = prepare_draft_studies(config, loaders)
+    run = RunDirectory(config.output.dir, config.name)
+    with run.lock(), run.store() as store:
+        job = _job(config, run, store, studies)
+        with job.started(), make_pool(config.pool) as pool:
+            _measure(config, run, store, studies, pool)
+        code, reported = job.finish(report)
+        uri = job.tracker.uri if job.tracker.is_active else None
+        return DraftResult(run, code, job.counts(), reported, uri)
+
+
+def _job(config: DraftFaithfulnessConfig, run: RunDirectory, store: Store, studies: Sequence[DraftStudy]) -> JobRun:
+    return JobRun(
+        JOB, config, run, store, config.tracking,
+        count=lambda: _counts(store, studies),
+        notes={study.facts.name: study.facts.notes for study in studies},
+        models=list(dict.fromkeys(f"{s.facts.name}@{s.facts.revision}" for s in studies)),
+        data_sets=list(dict.fromkeys(f"{s.data.loaded.name}@{s.data.loaded.data_revision}" for s in studies)),
+        scope_keys=[study.scope_key for study in studies],
+        cell_keys=[],
+    )  # fmt: skip
+
+
+def _measure(
+    config: DraftFaithfulnessConfig, run: RunDirectory, store: Store, studies: Sequence[DraftStudy], pool: Pool
+) -> None:
+    with ExitStack() as stack:
+        judge = stack.enter_context(_model(config.judge, run, pool))
+        writer = stack.enter_context(_model(config.writer, run, pool))
+        readers = Readers(config, judge)
+        labeller = Labeller(judge if config.decomposer == "judge" else None)
+        for study in studies:
+            DraftStudyRun(study, pool, store, readers, labeller, Writer(config, writer)).run()
+
+
+@contextmanager
+def _model(config: JudgeConfig, run: RunDirectory, pool: Pool) -> Iterator[ChatModel | None]:
+    if isinstance(config, RulesConfig):
+        yield None
+        return
+    with make_chat_model(config, cache_dir=run.path / "replies", pool=pool) as model:
+        yield model
+
+
+def _counts(store: Store, studies: Sequence[DraftStudy]) -> Counter[str]:
+    """Continuations by status (a truncated one was measured), and drafts that gave none."""
+    where = pc.field("scope_key").isin([study.scope_key for study in studies])
+    counts: Counter[str] = Counter()
+    for row in store.read("continuations", ["status"], where).to_pylist():
+        counts["ok" if row["status"] == "truncated" else row["status"]] += 1
+    for row in store.read("drafts", ["status"], where & (pc.field("status") != "ok")).to_pylist():
+        counts[row["status"]] += 1
+    data = {study.data.loaded.name: len(study.data.loaded.refused) for study in studies}
+    files = {study.source: len(study.refused) for study in studies}
+    counts["refused"] = sum(data.values()) + sum(files.values())
+    return counts

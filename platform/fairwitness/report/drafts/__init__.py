@@ -1,0 +1,1 @@
+"""Report of a measurement of thinking drafts."""
