@@ -98,9 +98,10 @@ def _findings(intra: pd.DataFrame) -> tuple[str, ...]:
 
 def _finding(row: Mapping[Hashable, Any]) -> str:
     value, low, high = (f"{100 * row[name]:.1f}" for name in ("value", "low", "high"))
+    place = f"{row['model']} on {row['data_set']}, {row['source']} drafts"
     return (
-        f"{row['model']} on {row['data_set']}, {row['source']} drafts: {row['intervention']} as a {row['insertion_type']} "
-        f"step: {value}% faithful (95% interval {low} to {high}; {row['n']} continuations, {row['undefined']} undefined)"
+        f"{place}: {row['intervention']} as a {row['insertion_type']} step: {value}% faithful (95% interval {low} to "
+        f"{high}; {row['n']} continuations, {row['undefined']} undefined)"
     )
 
 
