@@ -1,1 +1,0 @@
-"""A small model with thinking drafts: how it meets inserted steps, and its own drafts, is known by construction."""
