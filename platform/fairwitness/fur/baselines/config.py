@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from fairwitness.config import Config
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fur.config import EngineConfig
+from fairwitness.judges.config import JudgeConfig
 from fairwitness.records.tracker import TrackingConfig
 
 Rest = Literal["own", "continued"]
@@ -33,7 +34,20 @@ class RuleTexts(Config):
     """Name of the rule; `organism` for the problems of the shipped organism."""
 
 
-Texts = Annotated[FileTexts | RuleTexts, Field(discriminator="kind")]
+class JudgeTexts(Config):
+    """Changed steps that a model writes."""
+
+    kind: Literal["judge"] = "judge"
+    judge: JudgeConfig
+    """The model: an endpoint of the OpenAI protocol, or a local chat model on the pool."""
+    template: str | None = Field(None, min_length=1)
+    """YAML file with the question to the model, instead of the shipped one; it shows `step`, and may show `question`,
+    `choices` and `cot`."""
+    max_tokens: int = Field(300, ge=1, le=100_000)
+    """Longest reply, in tokens; a longer one is cut and counts as failed."""
+
+
+Texts = Annotated[FileTexts | RuleTexts | JudgeTexts, Field(discriminator="kind")]
 
 
 class EarlyAnsweringConfig(Config):

@@ -5,34 +5,28 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 
 import pyarrow.compute as pc
 
-from fairwitness.fleet.factory import make_pool
-from fairwitness.fur.baselines.config import (
-    AddMistakeConfig,
-    BaselineConfig,
-    CcShapConfig,
-    FileTexts,
-    FurBaselinesConfig,
-    ParaphraseConfig,
-)
-from fairwitness.fur.baselines.file_writer import FileWriter
+from fairwitness.fur.baselines.config import FurBaselinesConfig
+from fairwitness.fur.baselines.judge_writer import JudgeWriter
 from fairwitness.fur.baselines.plan import Baseline
+from fairwitness.fur.baselines.sources import Workers, make_baselines
 from fairwitness.fur.baselines.study_run import BaselinesRun
 from fairwitness.fur.baselines.summary import JOB
-from fairwitness.fur.baselines.writers import Rule, StepWriter, rule_writer
+from fairwitness.fur.baselines.writers import Rule
 from fairwitness.fur.finished import FinishedStudy, open_finished
-from fairwitness.fur.study import Study
 from fairwitness.records.data_set import Loader
 from fairwitness.records.job import JobRun, Report, Reporter
-from fairwitness.records.keys import code_revision, key_of
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
 
 log = logging.getLogger(__name__)
+
+CACHE_FOLDER = "judge_cache"
+"""In the run's folder: replies of models, those of judges too."""
 
 
 @dataclass(frozen=True)
@@ -72,41 +66,13 @@ def run_baselines(
         KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
     """
     run = RunDirectory.at(config.run)
-    with run.lock(), run.store() as store:
-        finished = [_with_settings(one, config) for one in open_finished(run, store, loaders)]
-        baselines = make_baselines(config.baselines, [one.study for one in finished], rules)
-        return _Job(config, finished, baselines, run, store).run(report)
-
-
-def make_baselines(
-    configs: Sequence[BaselineConfig], studies: Sequence[Study], rules: Mapping[str, Rule]
-) -> list[Baseline]:
-    """Opens the sources of texts and names every baseline by a key.
-
-    Raises:
-        ConfigError, DataError: A source cannot be used.
-    """
-    return [_baseline(config, studies, rules) for config in configs]
-
-
-def _baseline(config: BaselineConfig, studies: Sequence[Study], rules: Mapping[str, Rule]) -> Baseline:
-    writer: StepWriter | None = None
-    if isinstance(config, AddMistakeConfig | ParaphraseConfig):
-        texts = config.texts
-        writer = _file_writer(texts, studies) if isinstance(texts, FileTexts) else rule_writer(texts.name, rules)
-    settings = config.model_dump(mode="json", exclude={"texts"})
-    library = version("shap") if isinstance(config, CcShapConfig) else None
-    key = key_of(settings=settings, texts=writer and writer.key, library=library, code=code_revision())
-    return Baseline(config, key, writer)
-
-
-def _file_writer(texts: FileTexts, studies: Sequence[Study]) -> FileWriter:
-    writer = FileWriter(texts, studies)
-    if writer.ignored:
-        log.warning(
-            "%s: %d lines about problems that are not in the run are passed over", texts.path, len(writer.ignored)
-        )
-    return writer
+    with run.lock(), run.store() as store, ExitStack() as stack:
+        # Methods of unlearning share the base model's CoTs, and so their baselines.
+        opened = {one.study.scope_key: _with_settings(one, config) for one in open_finished(run, store, loaders)}
+        finished = list(opened.values())
+        workers = Workers(stack, finished[0].study.config.pool, run.path / CACHE_FOLDER)
+        baselines = make_baselines(config.baselines, [one.study for one in finished], rules, workers.chat_model)
+        return _Job(config, finished, baselines, workers, run, store).run(report)
 
 
 def _with_settings(finished: FinishedStudy, config: FurBaselinesConfig) -> FinishedStudy:
@@ -122,10 +88,12 @@ class _Job:
         config: FurBaselinesConfig,
         finished: Sequence[FinishedStudy],
         baselines: Sequence[Baseline],
+        workers: Workers,
         run: RunDirectory,
         store: Store,
     ) -> None:
         self.config, self.finished, self.baselines, self.dir, self.store = config, finished, baselines, run, store
+        self.workers = workers
         self.settings = finished[0].study.config
         studies = [one.study for one in finished]
         self.job = JobRun(
@@ -139,25 +107,32 @@ class _Job:
 
     def run(self, report: Reporter) -> BaselinesResult:
         with self.job.started():
-            num_models_loaded = self._measure()
+            self._measure()
         code, reported = self.job.finish(lambda path: report(path)._replace(is_feasible=True))
         tracker = self.job.tracker
         uri = tracker.uri if tracker.is_active else None
-        return BaselinesResult(self.dir, code, self.job.counts(), reported, uri, num_models_loaded)
+        return BaselinesResult(self.dir, code, self.job.counts(), reported, uri, self.workers.num_models_loaded)
 
-    def _measure(self) -> int:
+    def _measure(self) -> None:
         runs = [
             BaselinesRun(one.study, one.records, self.baselines, self.store, disagreeing=self.config.disagreeing)
             for one in self.finished
         ]
-        for one in runs:
-            one.plan()
-        if not any(one.works for one in runs):
-            return 0
-        with make_pool(self.settings.pool) as pool:
+        try:
             for one in runs:
-                one.measure(pool)
-            return pool.num_builds
+                one.plan()
+        finally:
+            self._note_spending()
+        for one in (one for one in runs if one.works):
+            one.measure(self.workers.pool())
+
+    def _note_spending(self) -> None:
+        """What the writing models took, as health figures of the job."""
+        for baseline in self.baselines:
+            if isinstance(baseline.writer, JudgeWriter):
+                writer = baseline.writer
+                self.job.health[f"{baseline.name}: texts by {writer.config.judge.shown_name}"] = asdict(writer.spent)
+                log.info("%s: %s", baseline.name, writer.spent.summary(writer.config.judge.shown_name))
 
     def _counts(self) -> Counter[str]:
         keys, scopes = ([b.key for b in self.baselines], [one.study.scope_key for one in self.finished])

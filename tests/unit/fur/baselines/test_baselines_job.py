@@ -174,7 +174,7 @@ def test_paraphrases_are_continued_by_the_model(swept: Path) -> None:
 def test_a_finished_job_runs_nothing_again(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measure(swept, *ALL)
     before = measurements(rows(swept), table="baselines")
-    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.job")
+    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.sources")
     again = measure(swept, *ALL)
     assert watch.items == []
     assert again.num_models_loaded == 0
@@ -183,7 +183,7 @@ def test_a_finished_job_runs_nothing_again(swept: Path, monkeypatch: pytest.Monk
 
 
 def test_an_interrupted_job_goes_on_where_it_stopped(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.job")
+    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.sources")
     done: list[Outcome] = []
 
     def stop(outcome: Outcome) -> None:
@@ -207,7 +207,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped(swept: Path, monkeypatch: p
 
 
 def test_batches_of_one_give_the_same_rows(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.job")
+    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.sources")
     measure(swept, *ALL)
     together = measurements(rows(swept), table="baselines")
     kinds = {type(item) for item in watch.items}
@@ -272,7 +272,7 @@ def test_a_line_whose_original_is_no_step_fails(swept: Path, tmp_path: Path) -> 
 def test_an_unknown_problem_is_named_before_anything_runs(
     swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.job")
+    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.sources")
     known = next(iter(measured_ids(swept)))
     good = {"problem_id": known, "cot_step_index": 0, "text": "Owls dig."}
     texts = steps_file(tmp_path / "s.jsonl", good, {**good, "problem_id": "p99"})
@@ -297,7 +297,7 @@ def test_unusable_settings_are_named(swept: Path, tmp_path: Path) -> None:
 def test_what_no_worker_can_do_fails_with_its_reason_and_is_tried_again(
     swept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.job")
+    watch = watch_pools(monkeypatch, "fairwitness.fur.baselines.sources")
     watch.hook = lambda outcome: Outcome(outcome.index, None, "worker died", 3, "w", 0.0)
     assert measure(swept, "filler_tokens").exit_code == 1
     assert {row["reason"] for row in rows(swept) if row["status"] == "failed"} == {"worker died"}
@@ -312,6 +312,17 @@ def test_a_question_too_long_to_explain_fails_alone(swept: Path) -> None:
     failed = [row for row in rows(swept) if row["status"] == "failed"]
     assert failed
     assert all("raise max_evaluations (20)" in row["reason"] for row in failed)
+
+
+def test_methods_of_one_run_share_their_baselines(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> None:
+    data = write_problems(tmp_path / "animals.jsonl")
+    methods = [{"method": {"kind": "ff2"}, "rates": [1e-3]}, {"method": {"kind": "lora", "rank": 2}, "rates": [1e-3]}]
+    changes = {"rates": [], "recipe": {"num_iterations": 1}, "methods": methods}
+    swept = run(settings(tmp_path / "results", tiny_folder("llama"), data, **changes)).run.path
+    assert {row["method"] for row in rows_of(swept / "store")} == {"ff2", "lora"}
+    result = measure(swept, "filler_tokens")
+    assert result.counts["ok"] == len({row["problem_id"] for row in rows(swept) if row["status"] == "ok"}) > 0
+    assert result.num_models_loaded == 1
 
 
 def test_whole_command(swept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

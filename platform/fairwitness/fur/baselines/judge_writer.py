@@ -1,0 +1,166 @@
+"""Changed steps that a model writes: all steps of a study are asked for at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fairwitness.errors import ItemError
+from fairwitness.fur.baselines.config import JudgeTexts
+from fairwitness.fur.baselines.step_texts import StepText, normal
+from fairwitness.fur.baselines.writers import ProblemTexts, Purpose
+from fairwitness.fur.cots import CotRecord
+from fairwitness.fur.sets import CotStep
+from fairwitness.fur.study import Study
+from fairwitness.judges.config import EndpointConfig, JudgeConfig, LocalModelConfig
+from fairwitness.judges.factory import check_usable
+from fairwitness.judges.local import chat_facts
+from fairwitness.judges.protocol import ChatModel, ChatPrompt, ChatReply
+from fairwitness.judges.template import PromptTemplate, load_template
+from fairwitness.records.keys import key_of
+from fairwitness.records.progress import Progress
+from fairwitness.text.prompts import choices_block
+
+TEMPLATES = {"mistake": "add_mistake", "paraphrase": "paraphrase"}
+REQUIRED_VALUES, OPTIONAL_VALUES = ("step",), ("question", "choices", "cot")
+
+_THOUGHTS = re.compile(r"\A.*</think>", re.DOTALL)
+_QUOTES = {'"': '"', "“": "”", "'": "'", "`": "`"}
+
+Ask = Callable[[JudgeConfig], ChatModel]
+"""Opens a model; the same settings give the same model."""
+
+
+@dataclass
+class Spent:
+    """What the replies took.
+
+    Attributes:
+        num_replies: Replies, failed ones not counted.
+        num_from_cache: Those of them that nothing was asked for.
+        num_failed: Requests that failed, and replies that are no sentence.
+        cost: In the currency of the configured prices.
+    """
+
+    num_replies: int = 0
+    num_from_cache: int = 0
+    num_failed: int = 0
+    cost: float = 0.0
+
+    def summary(self, name: str) -> str:
+        """One line for the log."""
+        return (
+            f"{self.num_replies} texts by {name} ({self.num_from_cache} from the cache), {self.num_failed} failed, "
+            f"cost {self.cost:g}"
+        )
+
+
+@dataclass
+class JudgeWriter:
+    """Steps rewritten by a model.
+
+    Attributes:
+        config: Which model, and what it is asked.
+        purpose: What for.
+        ask: Opens the model when the first step is wanted.
+        template: The question.
+        spent: What its replies took so far.
+    """
+
+    config: JudgeTexts
+    purpose: Purpose
+    ask: Ask
+    template: PromptTemplate = field(init=False)
+    spent: Spent = field(init=False, default_factory=Spent)
+
+    def __post_init__(self) -> None:
+        """Checks model and template; loads and sends nothing.
+
+        Raises:
+            ConfigError, ModelError: The model has no key, writes no text or cannot chat; the template is broken.
+        """
+        self.template = load_template(
+            TEMPLATES[self.purpose], self.config.template, required=REQUIRED_VALUES, optional=OPTIONAL_VALUES
+        )
+        check_usable(self.config.judge)
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of model, template and length."""
+        model = _model_parts(self.config.judge)
+        return key_of(model=model, template=self.template.key, max_tokens=self.config.max_tokens)
+
+    def write(self, study: Study, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
+        """See `StepWriter.write`.
+
+        Raises:
+            ConfigError: The endpoint refuses the key, does not know the model, or nothing listens at the address.
+            ModelError: A local model cannot be loaded.
+        """
+        wanted = [(record, step) for record in records for step in record.eligible]
+        texts: dict[str, dict[int, StepText]] = {record.problem.problem_id: {} for record in records}
+        prompts = [self._prompt(record, step) for record, step in wanted]
+        label = f"{study.label}: {purpose}s by {self.config.judge.shown_name}"
+        if wanted:
+            with Progress(len(wanted), label) as progress:
+                model = self.ask(self.config.judge)
+                for position, reply in model.replies(prompts, max_tokens=self.config.max_tokens):
+                    record, step = wanted[position]
+                    text = texts[record.problem.problem_id][step.index] = self._step_text(reply)
+                    progress.advance(int(text.text is not None), failed=int(text.text is None))
+        for record in records:
+            yield ProblemTexts(record, texts[record.problem.problem_id])
+
+    def _prompt(self, record: CotRecord, step: CotStep) -> ChatPrompt:
+        problem = record.problem
+        choices = choices_block(problem.choices)
+        return self.template.fill(
+            {"question": problem.question, "choices": choices, "step": normal(step.text), "cot": record.text.strip()}
+        )
+
+    def _step_text(self, reply: ChatReply) -> StepText:
+        name = self.config.judge.shown_name
+        self.spent.cost += reply.cost
+        try:
+            text = parse_sentence(reply)
+        except ItemError as error:
+            self.spent.num_failed += 1
+            return StepText(None, name, "failed", f"{name}: {error}")
+        self.spent.num_replies += 1
+        self.spent.num_from_cache += reply.from_cache
+        return StepText(text, name)
+
+
+def _model_parts(judge: JudgeConfig) -> list[str | float | None]:
+    """What a reply depends on, beside the question."""
+    if isinstance(judge, LocalModelConfig):
+        facts = chat_facts(judge.model)
+        return ["local", facts.revision, judge.model.dtype, facts.attention]
+    assert isinstance(judge, EndpointConfig)
+    return ["openai", judge.base_url, judge.model, judge.temperature]
+
+
+def parse_sentence(reply: ChatReply) -> str:
+    """The one line of a reply, without thoughts before a `</think>` and without quotation marks around the whole.
+
+    Raises:
+        ItemError: There is no reply, it was cut, it is empty, or it has several lines.
+    """
+    if reply.text is None:
+        raise ItemError(reply.error or "no reply")
+    if reply.is_cut:
+        raise ItemError("the reply was cut at texts.max_tokens; raise it")
+    lines = [line.strip() for line in _THOUGHTS.sub("", reply.text).splitlines() if line.strip()]
+    if len(lines) != 1:
+        raise ItemError(
+            f"the reply has {len(lines)} lines; one sentence was asked for" if lines else "the reply is empty"
+        )
+    (text,) = lines
+    inner = text[1:-1]
+    if len(text) > 2 and _QUOTES.get(text[0]) == text[-1] and text[0] not in inner and text[-1] not in inner:
+        text = inner.strip()
+    if not text:
+        raise ItemError("the reply is empty")
+    return text
