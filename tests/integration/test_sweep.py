@@ -73,7 +73,7 @@ def test_counts_add_up(usual: tuple[SweepResult, Watch]) -> None:
     tasks = Counter({row["task_key"]: row["status"] for row in rows_of(result)}.values())
     assert tasks["ok"] > 0
     assert tasks["skipped"] > 0
-    assert result.counts == {**tasks, "refused": 0}
+    assert result.counts == {"failed": 0, **tasks, "refused": 0}
     assert len(watch.task_keys) == len(set(watch.task_keys)) == tasks["ok"]
     assert result.exit_code == 0
 

@@ -174,6 +174,7 @@ def test_whole_command(command: Command, plain: dict[str, Any], caplog: pytest.L
     assert {path.stem for path in (folder / "csv").glob("*.csv")} >= {"summary", "rates", "steps", "problems"}
     assert yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["rates"] == [RATES[0]]
     assert not RunDirectory(plain["output"]["dir"], "small").is_locked()
+    assert f"run small: results go to {folder}" in [record.getMessage() for record in caplog.records]
     # A handful of problems is too few, and the job says so.
     warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert any(line.startswith("tiny on animals: Caution: ff-hard counts only ") for line in warned)

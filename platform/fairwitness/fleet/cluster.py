@@ -108,6 +108,7 @@ def start_local(*, num_cpus: int | None = None, num_gpus: int | None = None, log
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # At 15, Ray's own choice, a sweep starves beside other work; the workers of --pool local are not niced either.
     os.environ.setdefault("RAY_worker_niceness", "0")
+    _log.info("starting Ray on this machine")
     try:
         with code_path.exported_python_path():
             ray.init(

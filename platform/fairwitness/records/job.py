@@ -148,6 +148,7 @@ class JobRun:
 
     def _announce(self, earlier: Sequence[Mapping[str, Any]]) -> None:
         if not earlier:
+            log.info("run %s: results go to %s", self.dir.name, self.dir.path)
             return
         changes = describe_changes(earlier[-1], self.row)
         log.info("going on with run %s; finished tasks are not run again", self.dir.name)
