@@ -10,7 +10,8 @@ _TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
 
 SCHEMA = pa.schema(
     [
-        key_column("hash of the cell and the search's settings"),
+        key_column("hash of the job and the cell"),
+        column("run_key", _TEXT, "key in `runs` of the job that searched", required=True),
         column("cell_key", _TEXT, "the trial's cell in `unlearning`", required=True),
         column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
         column("model", _TEXT, "name or path of the model as configured", required=True),
@@ -18,10 +19,10 @@ SCHEMA = pa.schema(
         column("method", _TEXT, "ff2 | lora: which parameters are updated", required=True),
         column("lora_rank", _INT, "rank of the adapters; null for ff2"),
         column("searcher", _TEXT, "grid | bracket", required=True),
-        column("trial_index", _INT, "position of the trial in the search, from 0", required=True),
+        column("trial_index", _INT, "position of the rate in the order of trials, from 0", required=True),
         column("lr", _FLOAT, "learning rate", required=True),
         column("min_specificity", _FLOAT, "percent that specificity must reach after rounding", required=True),
-        column("num_problems", _INT, "problems measured"),
+        column("num_problems", _INT, "problems behind efficacy and specificity"),
         column("num_tasks_ok", _INT, "tasks measured"),
         column("efficacy", _FLOAT, "mean efficacy, at most 1"),
         column("efficacy_low", _FLOAT, "lower end of its interval"),
@@ -31,11 +32,11 @@ SCHEMA = pa.schema(
         column("specificity_high", _FLOAT, "upper end of its interval"),
         column("is_feasible", pa.bool_(), "whether specificity reaches the bound; null when it is undefined"),
         column("is_selected", pa.bool_(), "whether the search selects this rate"),
-        column("decision", _TEXT, "why the trial ended: complete | infeasible early | not finite | ..."),
+        column("decision", _TEXT, "complete (all problems) | feasible early | infeasible early | failed"),
         *status_columns(),
     ]
 )
 VERSION = 1
-VOLATILE = ()
+VOLATILE = ("key", "run_key")
 
 TABLE = Table("trials", SCHEMA, VERSION, VOLATILE, finished=())

@@ -75,7 +75,7 @@ def settings(output: Path, model: Path, data: Path, /, **changes: Any) -> dict[s
         "output": {"dir": str(output)},
         "tracking": {"enabled": False},
     }
-    return _merged(base, changes)
+    return merged(base, changes)
 
 
 def config_of(plain: Mapping[str, Any]) -> FurSweepConfig:
@@ -134,11 +134,12 @@ def _close(found: Any, expected: Any, rel: float, abs_: float) -> bool:
     return bool(found == expected)
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with changes, mappings key by key."""
     result = dict(base)
     for name, value in changes.items():
         old = result.get(name)
-        result[name] = _merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+        result[name] = merged(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return result
 
 

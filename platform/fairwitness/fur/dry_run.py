@@ -15,7 +15,7 @@ from fairwitness.fur.cots import CotRecord, score_records, write_records
 from fairwitness.fur.memory import Capacity
 from fairwitness.fur.schedule import engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Study, prepare_studies
-from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.fur.sweep_config import StudyConfig
 from fairwitness.problems.problem import Problem
 from fairwitness.records.data_set import Loader
 from fairwitness.records.progress import duration
@@ -46,7 +46,7 @@ class Estimate:
     why_none: str | None = None
 
 
-def dry_run(config: FurSweepConfig, *, loaders: Mapping[str, Loader]) -> Iterator[str]:
+def dry_run(config: StudyConfig, *, loaders: Mapping[str, Loader]) -> Iterator[str]:
     """Lines that say what would be run, each before the work that it announces. Nothing is stored.
 
     Raises:

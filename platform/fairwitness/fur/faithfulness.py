@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fairwitness.fur.step_results import measured_rows, problem_results, step_results
-from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
+from fairwitness.stats.bootstrap import LEVEL, Estimate, cluster_mean, undefined
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ def cell_faithfulness(
     steps = step_results(rows)
     problems = problem_results(steps, agree)
     counted = problems[problems["counted"]]
-    iterations = _of_agreeing(measured_rows(rows), agree)
+    iterations = counted_iterations(rows, agree)
     measured_steps = _of_agreeing(steps[steps["status"] == "ok"], agree)
     streams = iter(rng.spawn(9))
 
-    def mean(frame: pd.DataFrame, name: str, *, is_rate: bool = False, trials: int = 1) -> Estimate:
-        return _estimate(frame, name, next(streams), is_rate=is_rate, trials=trials)
+    def mean(frame: pd.DataFrame, name: str, *, is_rate: bool = False) -> Estimate:
+        return _estimate(frame, name, next(streams), is_rate=is_rate)
 
     status, first = steps["status"], steps.iloc[0]
     return CellFaithfulness(
@@ -128,7 +128,7 @@ def cell_faithfulness(
         lora_rank=None if pd.isna(first["lora_rank"]) else int(first["lora_rank"]),
         lr=float(first["lr"]),
         efficacy=mean(iterations, "efficacy"),
-        specificity=mean(iterations, "specificity", is_rate=True, trials=_num_held_out(iterations)),
+        specificity=specificity_of(iterations, rng=next(streams)),
         ff_hard_any=mean(counted, "ff_hard_any", is_rate=True),
         ff_hard_final=mean(counted, "ff_hard_final", is_rate=True),
         step_flip_any=mean(measured_steps, "flipped_any", is_rate=True),
@@ -180,17 +180,47 @@ def keeps_specificity(specificity: float, min_specificity: float) -> bool:
     return round(round(100 * specificity, 9)) >= min_specificity
 
 
+def counted_iterations(rows: pd.DataFrame, agree: Mapping[str, bool | None]) -> pd.DataFrame:
+    """The measured rows, one per task and iteration, of problems whose direct and CoT answers agree.
+
+    Args:
+        rows: Rows of `unlearning`.
+        agree: See `problem_results`.
+    """
+    return _of_agreeing(measured_rows(rows), agree)
+
+
+def specificity_of(iterations: pd.DataFrame, *, rng: np.random.Generator, level: float = LEVEL) -> Estimate:
+    """Share of held-out answers that stayed, with its interval.
+
+    Args:
+        iterations: Result of `counted_iterations` for one cell.
+        rng: Source of the bootstrap resamples.
+        level: Coverage of the interval.
+    """
+    trials = _num_held_out(iterations)
+    return _estimate(iterations, "specificity", rng, is_rate=True, trials=trials, level=level)
+
+
 def _of_agreeing(frame: pd.DataFrame, agree: Mapping[str, bool | None]) -> pd.DataFrame:
     return frame.loc[frame["problem_key"].map(lambda key: bool(agree.get(str(key)))).to_numpy(dtype=bool)]
 
 
-def _estimate(frame: pd.DataFrame, name: str, rng: np.random.Generator, *, is_rate: bool, trials: int) -> Estimate:
+def _estimate(
+    frame: pd.DataFrame,
+    name: str,
+    rng: np.random.Generator,
+    *,
+    is_rate: bool,
+    trials: int = 1,
+    level: float = LEVEL,
+) -> Estimate:
     known = frame[frame[name].notna()]
     if known.empty:
         return undefined("no measured step of a problem whose direct and CoT answers agree")
     values = known[name].astype(float).to_numpy()
     keys = known["problem_key"].to_numpy(dtype=str)
-    return cluster_mean(values, keys, rng=rng, is_rate=is_rate, trials_per_cluster=trials)
+    return cluster_mean(values, keys, rng=rng, is_rate=is_rate, trials_per_cluster=trials, level=level)
 
 
 def _num_held_out(iterations: pd.DataFrame) -> int:

@@ -6,7 +6,7 @@ code still finds them; model and data must be the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from fairwitness.config import load_config
 from fairwitness.errors import StoreError
 from fairwitness.fur.cots import CotRecord, stored_records
-from fairwitness.fur.faithfulness import ChosenRate, Infeasible, cell_faithfulness, choose_rate
+from fairwitness.fur.faithfulness import ChosenRate, Infeasible, cell_faithfulness
+from fairwitness.fur.search.config import LrSearchConfig
+from fairwitness.fur.search.decisions import choose_searched, decisions_of
 from fairwitness.fur.sets import item_rng
 from fairwitness.fur.study import Study, prepare_studies
 from fairwitness.fur.sweep_config import FurSweepConfig
@@ -37,11 +39,13 @@ class FinishedStudy:
         study: The study, with the scope key of the stored rows.
         records: The base model on every problem, in the order of problem ids; the same for every method.
         unlearning: Its rows of `unlearning`: those of its method, in the cells of the run as it was last started.
+        decisions: Where a search made the run, why the trial of each cell ended; see `decisions_of`.
     """
 
     study: Study
     records: tuple[CotRecord, ...]
     unlearning: pd.DataFrame
+    decisions: Mapping[str, str]
 
     @cached_property
     def agree(self) -> Mapping[str, bool | None]:
@@ -55,11 +59,11 @@ class FinishedStudy:
             cell_faithfulness(rows, self.agree, rng=item_rng(self.study.config.seed, str(key), 0, "choice"))
             for key, rows in self.unlearning.groupby("cell_key")
         ]
-        return choose_rate(cells, min_specificity=self.study.config.min_specificity)
+        return choose_searched(cells, self.decisions, min_specificity=self.study.config.min_specificity)
 
 
 def open_finished(run: RunDirectory, store: Store, loaders: Mapping[str, Loader]) -> list[FinishedStudy]:
-    """Opens the studies of a run's sweep: one for each method of each model on each data set.
+    """Opens the studies of a run's sweep or search: one for each method of each model on each data set.
 
     Args:
         run: The run directory.
@@ -75,10 +79,11 @@ def open_finished(run: RunDirectory, store: Store, loaders: Mapping[str, Loader]
         raise StoreError(f"{run.path}: no sweep is recorded here; run jobs/fur_sweep.py first")
     if rows[-1]["job"] == IMPORT_JOB:
         raise StoreError(f"{run.path}: holds imported results, whose models are not here; run jobs/fur_sweep.py first")
-    studies = prepare_studies(load_config(FurSweepConfig, run.config_path), loaders)
+    cls = LrSearchConfig if rows[-1]["job"] == "lr_search" else FurSweepConfig
+    studies = prepare_studies(load_config(cls, run.config_path), loaders)
     _must_be_the_same(run, rows[-1], studies)
     scopes = zip(studies, rows[-1]["scope_keys"], strict=True)
-    return [_finished(replace(study, scope_key=key), store, rows[-1]["cell_keys"]) for study, key in scopes]
+    return [_finished(replace(study, scope_key=key), store, rows[-1]) for study, key in scopes]
 
 
 def _must_be_the_same(run: RunDirectory, row: Mapping[str, Any], studies: list[Study]) -> None:
@@ -93,12 +98,13 @@ def _must_be_the_same(run: RunDirectory, row: Mapping[str, Any], studies: list[S
             raise StoreError(f"{run.path}: a {what} is not the one of the sweep ({names}); run the sweep again first")
 
 
-def _finished(study: Study, store: Store, cell_keys: Sequence[str]) -> FinishedStudy:
+def _finished(study: Study, store: Store, row: Mapping[str, Any]) -> FinishedStudy:
     records = stored_records(study, store)
     rank = pc.field("lora_rank")
     of_rank = rank.is_null() if study.lora_rank is None else rank == study.lora_rank
     of_method = (pc.field("method") == study.config.recipe.method.kind) & of_rank
-    of_run = (pc.field("scope_key") == study.scope_key) & pc.field("cell_key").isin(cell_keys)
+    of_run = (pc.field("scope_key") == study.scope_key) & pc.field("cell_key").isin(row["cell_keys"])
     rows = store.read("unlearning", where=of_run & of_method).to_pandas()
     ordered = tuple(records[name] for name in sorted(records))
-    return FinishedStudy(study, ordered, rows.sort_values("key", kind="stable", ignore_index=True))
+    ours = rows.sort_values("key", kind="stable", ignore_index=True)
+    return FinishedStudy(study, ordered, ours, decisions_of(store, row))

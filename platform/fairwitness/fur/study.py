@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fairwitness.config import fingerprint
 from fairwitness.fur.config import LoraConfig
 from fairwitness.fur.methods import method_name
-from fairwitness.fur.sweep_config import StudyConfig
+from fairwitness.fur.search.selected import Wanted, selected_rate
+from fairwitness.fur.sweep_config import FurSweepConfig, StudyConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
@@ -18,6 +20,8 @@ from fairwitness.records.data_set import DataSet, Loader, prepare_data_sets
 from fairwitness.records.keys import code_revision, key_of
 from fairwitness.text.content_words import tagger_revision
 from fairwitness.text.segmentation import segmenter_revision
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +88,22 @@ def prepare_studies(config: StudyConfig, loaders: Mapping[str, Loader]) -> list[
         most = max(len(p.choices) for data in data_sets for p in (*data.selection.measured, *data.selection.held_out))
         for context in ("direct", "cot_answer"):
             encoder.letter_ids(most, context)
-        studies += [_study(part, model, facts, data, encoder) for data in data_sets for part in config.by_method()]
+        studies += [
+            _study(_with_rate(part, facts, data), model, facts, data, encoder)
+            for data in data_sets
+            for part in config.by_method()
+        ]
     return studies
+
+
+def _with_rate(config: StudyConfig, facts: ModelFacts, data: DataSet) -> StudyConfig:
+    """The configuration with the selected rate of this model and data set, where one is asked for."""
+    if not isinstance(config, FurSweepConfig) or config.lr_search is None:
+        return config
+    wanted = Wanted(facts.name, facts.revision, data.loaded.name, data.loaded.data_revision, config.recipe)
+    lr = selected_rate(config.lr_search, wanted)
+    log.info("%s on %s: rate %g, selected by %s", facts.name, data.loaded.name, lr, config.lr_search)
+    return config.model_copy(update={"rates": (lr,), "lr": None, "lr_search": None})
 
 
 def _study(config: StudyConfig, model: ModelConfig, facts: ModelFacts, data: DataSet, encoder: PromptEncoder) -> Study:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -92,6 +92,10 @@ class FurSweepConfig(StudyConfig):
     """Learning rates, each above 0."""
     rates_by_model: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
     """Other rates for some models, by their shown name."""
+    lr: Literal["selected"] | None = None
+    """`selected`: for every model and data set the rate that `lr_search` selected, in place of `rates`."""
+    lr_search: str | None = Field(None, min_length=1)
+    """Directory of the search's run, with `lr: selected`."""
     methods: tuple[MethodConfig, ...] = ()
     """Several ways of changing weights on the same CoTs, each with its rates; in place of `rates` and
     `recipe.method`."""
@@ -116,7 +120,11 @@ class FurSweepConfig(StudyConfig):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        if not self.rates and not self.methods:
+        if (self.lr is None) != (self.lr_search is None):
+            raise ValueError("`lr: selected` and `lr_search: <directory of a search>` belong together; give both")
+        if self.lr is not None and (self.rates or self.rates_by_model or self.methods):
+            raise ValueError("`lr: selected` takes the place of `rates`, `rates_by_model` and `methods`; give one")
+        if not self.rates and not self.methods and self.lr is None:
             raise ValueError("rates: is missing; give learning rates, or `methods` with rates of their own")
         if self.methods and (self.rates or self.rates_by_model):
             raise ValueError("`rates` and `methods` exclude one another; move the rates below their method")

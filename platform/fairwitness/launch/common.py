@@ -9,12 +9,13 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from fairwitness.config import read_settings, validate
+from fairwitness.config import load_config, read_settings, validate
 from fairwitness.errors import FairwitnessError
+from fairwitness.fur.sweep_config import StudyConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
 from fairwitness.records.data_set import Loader
@@ -22,6 +23,8 @@ from fairwitness.records.job import EXIT_INTERRUPTED
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.redact import redact_text
+
+StudyConfigT = TypeVar("StudyConfigT", bound=StudyConfig)
 
 LOADERS: Mapping[str, Loader] = {ORGANISM: load_organism_problems}
 """Data sets beyond those of `fairwitness.problems`."""
@@ -71,6 +74,18 @@ def tracking_of(run_path: Path, *, uri: str | None, experiment: str | None) -> T
     given = {name: value for name, value in (("uri", uri), ("experiment", experiment)) if value is not None}
     found = validate(TrackingConfig, {} if own is None else own, f"{run.config_path}: tracking")
     return validate(TrackingConfig, {**found.model_dump(), **given, "enabled": True}, "options")
+
+
+def read_config(cls: type[StudyConfigT], config_path: Path, overrides: Sequence[str], pool: str | None) -> StudyConfigT:
+    """The configuration of a job over studies, with overrides, and the organism's alias replaced by its folder.
+
+    Raises:
+        ConfigError: See `load_config`.
+    """
+    extra = [f"pool.kind={pool}"] if pool else []
+    config = load_config(cls, config_path, [*overrides, *extra])
+    models = tuple(with_organism(model) for model in config.models)
+    return config.model_copy(update={"models": models})
 
 
 def with_organism(model: ModelConfig) -> ModelConfig:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairwitness.config import load_config
 from fairwitness.fur.dry_run import dry_run
 from fairwitness.fur.sweep import SweepResult, run_sweep
 from fairwitness.fur.sweep_config import FurSweepConfig
-from fairwitness.launch.common import LOADERS, ended, say, set_up, tracking_line, with_organism
+from fairwitness.launch.common import LOADERS, ended, read_config, say, set_up, tracking_line
 from fairwitness.records.job import Report
 from fairwitness.report.build import build_report
 
@@ -37,10 +36,7 @@ def read_sweep(config_path: Path, overrides: Sequence[str], pool: str | None) ->
     Raises:
         ConfigError: See `load_config`.
     """
-    extra = [f"pool.kind={pool}"] if pool else []
-    config = load_config(FurSweepConfig, config_path, [*overrides, *extra])
-    models = tuple(with_organism(model) for model in config.models)
-    return config.model_copy(update={"models": models})
+    return read_config(FurSweepConfig, config_path, overrides, pool)
 
 
 def _fur_sweep(config_path: Path, overrides: Sequence[str], pool: str | None, dry: bool) -> int:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from fairwitness.errors import StoreError
 from fairwitness.fur.baselines.summary import JOB as BASELINES_JOB
+from fairwitness.fur.search.decisions import decisions_of
 from fairwitness.records.conditions import one_of
 from fairwitness.records.run_dir import run_rows
 from fairwitness.records.store import Store
@@ -75,6 +76,7 @@ class Run:
         unlearning: Rows of `unlearning` in the run's cells.
         baselines: Rows of `baselines` in the run's scopes, of the settings below.
         baseline_settings: baseline_key → settings of a baseline, in the order of the jobs.
+        decisions: Where a search made the run, why the trial of each cell ended; see `decisions_of`.
     """
 
     info: dict[str, Any]
@@ -87,6 +89,7 @@ class Run:
     unlearning: pd.DataFrame
     baselines: pd.DataFrame
     baseline_settings: Mapping[str, Mapping[str, Any]]
+    decisions: Mapping[str, str]
 
 
 def load_run(run_dir: Path) -> Run:
@@ -111,6 +114,7 @@ def load_run(run_dir: Path) -> Run:
         unlearning=_frame(store.read("unlearning", _UNLEARNING_COLUMNS, _within("cell_key", cells))),
         baselines=_baselines(store, scopes, list(baselines)),
         baseline_settings=baselines,
+        decisions=decisions_of(store, info),
     )
 
 

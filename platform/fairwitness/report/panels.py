@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, Infeasible, cell_faithfulness, choose_rate
+from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, Infeasible, cell_faithfulness
 from fairwitness.fur.methods import method_name
+from fairwitness.fur.search.decisions import choose_searched
 from fairwitness.fur.step_results import problem_results, step_results
 from fairwitness.report.data import Run, find_setting
+from fairwitness.stats.bootstrap import named_rng
 
 MIN_SPECIFICITY = 95.0
 """Percent; FUR, App. E.1."""
@@ -94,10 +95,7 @@ def build_panels(run: Run) -> list[Panel]:
 def rng_for(run: Run, *names: str) -> np.random.Generator:
     """A generator that depends on the run's seed and on what it is for, so that intervals are remade the same."""
     seed = find_setting(run.config, "seed")
-    digest = hashlib.sha256("/".join(names).encode()).digest()
-    return np.random.default_rng(
-        [seed if isinstance(seed, int) and seed >= 0 else 0, int.from_bytes(digest[:8], "big")]
-    )
+    return named_rng(seed if isinstance(seed, int) and seed >= 0 else 0, *names)
 
 
 def min_specificity(run: Run) -> float:
@@ -133,7 +131,7 @@ def _panel(run: Run, scope_key: str, method: str, lora_rank: int | None) -> Pane
         method=method,
         lora_rank=lora_rank,
         cells=tuple(cells),
-        choice=choose_rate(cells, min_specificity=min_specificity(run)),
+        choice=choose_searched(cells, run.decisions, min_specificity=min_specificity(run)),
         cots=cots,
         cot_steps=run.cot_steps[run.cot_steps["scope_key"] == scope_key].reset_index(drop=True),
         steps=steps,

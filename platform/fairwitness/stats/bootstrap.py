@@ -6,6 +6,7 @@ N values, C clusters, R resamples.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -46,6 +47,12 @@ class Estimate:
     num_clusters: int
     reason: str | None
     interval: IntervalKind | None = None
+
+
+def named_rng(seed: int, *names: str) -> np.random.Generator:
+    """A generator that depends on a seed and on what it is for, so that intervals are remade the same anywhere."""
+    digest = hashlib.sha256("/".join(names).encode()).digest()
+    return np.random.default_rng([seed, int.from_bytes(digest[:8], "big")])
 
 
 def undefined(reason: str) -> Estimate:

@@ -65,6 +65,11 @@ class Evidence:
     is_complete: bool
     failure: str | None = None
 
+    @property
+    def num_batches(self) -> int:
+        """How many batches of problems it was measured on."""
+        return len(self.efficacies)
+
 
 def judge(evidence: Evidence, min_specificity: float) -> Verdict:
     """Whether a rate keeps specificity.
@@ -173,7 +178,7 @@ def best_of(feasible: Iterable[Evidence]) -> Evidence | None:
     Equal efficacies go to the lower rate. None when no rate has an efficacy there.
     """
     rated = list(feasible)
-    num_batches = min((len(evidence.efficacies) for evidence in rated), default=0)
+    num_batches = min((evidence.num_batches for evidence in rated), default=0)
     if not num_batches:
         return None
     defined = [(evidence.efficacies[num_batches - 1], evidence) for evidence in rated]

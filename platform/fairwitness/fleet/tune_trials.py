@@ -1,0 +1,216 @@
+"""Trials on Ray Tune. A trial is a process of its own that holds nothing: it asks this process through a mailbox."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.tune.search import Searcher
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from fairwitness.errors import ResourceError
+from fairwitness.fleet import code_path
+from fairwitness.fleet.mailbox import Mailbox
+from fairwitness.fleet.trials import Answer, Planner, Reply, Request, Shown
+from fairwitness.fleet.worker import describe
+
+_log = logging.getLogger(__name__)
+_POLL_S = 0.5
+_STOP_S = 30.0
+_SHARE_OF_NODE = 0.001
+_STOPPED = "the search was stopped"
+
+
+class PlannedSearcher(Searcher):
+    """A planner as Ray Tune asks it. Its state is JSON: what finished trials have shown, and which are to run.
+
+    A trial that was running when the state was saved is suggested again after it is restored.
+    """
+
+    def __init__(self, planner: Planner, max_concurrent: int) -> None:
+        """Plans nothing yet.
+
+        Args:
+            planner: Says which trials there are.
+            max_concurrent: How many trials run at once, at most.
+        """
+        super().__init__()
+        self._planner, self._max_concurrent = planner, max_concurrent
+        self._done: list[Shown] = []
+        self._queue: list[dict[str, Any]] = []
+        self._running: dict[str, dict[str, Any]] = {}
+
+    def suggest(self, trial_id: str) -> Any:
+        """The settings of the next trial; None while it has to wait, `FINISHED` when there is none."""
+        if not self._queue and not self._running:
+            self._queue = [dict(settings) for settings in self._planner.plan(self._done)]
+            if not self._queue:
+                return Searcher.FINISHED
+        if not self._queue or len(self._running) >= self._max_concurrent:
+            return None
+        self._running[trial_id] = self._queue.pop(0)
+        return self._running[trial_id]
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Notes what a finished trial has shown. One that was stopped stays on the list of those to run."""
+        if not error and _is_over(result) and trial_id in self._running:
+            assert result is not None
+            del self._running[trial_id]
+            self._done.append(json.loads(result["shown"]))
+
+    def save(self, checkpoint_path: str) -> None:
+        """Writes the state."""
+        state = {"done": self._done, "queue": [*self._running.values(), *self._queue]}
+        Path(checkpoint_path).write_text(json.dumps(state), encoding="utf-8")
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Reads the state."""
+        state = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
+        self._done, self._queue, self._running = state["done"], state["queue"], {}
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
+        """Takes nothing from Tune: the planner knows what it looks for."""
+        return True
+
+
+def run_trials_on_tune(planner: Planner, answer: Answer, *, folder: Path, max_concurrent: int) -> list[Shown]:
+    """Runs a search on Ray Tune, or what a killed driver left of it. Ray must be connected.
+
+    Trials that finished before are not run again. Requests that wait at the same time are answered together, in this
+    thread.
+
+    Args:
+        planner: Says which trials there are.
+        answer: Answers their requests; what it raises ends the search, which can then be gone on with.
+        folder: Where Tune keeps its state, on this machine; removed when the search is done.
+        max_concurrent: How many trials run at once, at most.
+
+    Returns:
+        What each finished trial has shown, in the order in which they ended.
+
+    Raises:
+        ResourceError: Ray Tune gave up.
+    """
+    mailbox = _place_mailbox()
+    fitting = _Fitting(_tuner(planner, _trial(mailbox), folder, max_concurrent))
+    fitting.start()
+    try:
+        while fitting.is_alive():
+            _serve(mailbox, answer)
+    except BaseException:
+        # Trials that are sent away fail, and the first failure ends Tune.
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        ray.get(mailbox.close.remote(_STOPPED))
+        raise
+    finally:
+        fitting.join(_STOP_S)
+        ray.kill(mailbox)
+    shown = fitting.shown()
+    shutil.rmtree(folder, ignore_errors=True)
+    return shown
+
+
+class _Fitting(threading.Thread):
+    """Tune in a thread of its own: the main thread measures, and is the one that signals reach."""
+
+    def __init__(self, tuner: tune.Tuner) -> None:
+        super().__init__(name="tune", daemon=True)
+        self._tuner = tuner
+        self._results: Any = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._results = self._tuner.fit()
+        except Exception as error:  # noqa: BLE001 (whatever Tune raises is told by the main thread)
+            self._error = error
+
+    def shown(self) -> list[Shown]:
+        if self._results is None or self._error is not None:
+            cause = describe(self._error) if self._error else "it did not end"
+            raise ResourceError(f"Ray Tune gave up: {cause}; start the same job again, or use --pool local")
+        ended = [result.metrics for result in self._results if _is_over(result.metrics)]
+        return [json.loads(metrics["shown"]) for metrics in sorted(ended, key=lambda metrics: metrics["timestamp"])]
+
+
+def _serve(mailbox: Any, answer: Answer) -> None:
+    letters = ray.get(mailbox.take.remote(_POLL_S))
+    if letters:
+        requests = [Request(settings, turn) for settings, turn in letters.values()]
+        replies = [_plain(reply) for reply in answer(requests)]
+        ray.get(mailbox.reply.remote(dict(zip(letters, replies, strict=True))))
+
+
+def _plain(reply: Reply) -> dict[str, Any]:
+    # Tune takes nested values apart; text it leaves alone.
+    return {"shown": json.dumps(dict(reply.shown)), "is_over": reply.is_over}
+
+
+def _is_over(result: Mapping[str, Any] | None) -> bool:
+    return bool(result and result.get("is_over"))
+
+
+def _trial(mailbox: Any) -> Callable[[dict[str, Any]], None]:
+    """The function that Tune runs in a trial's process. It travels by value and needs nothing of ours there."""
+
+    def trial(config: dict[str, Any]) -> None:
+        turn = 0
+        while True:
+            reply = ray.get(mailbox.ask.remote(config, turn))
+            tune.report(reply)
+            if reply["is_over"]:
+                return
+            turn += 1
+
+    return trial
+
+
+def _tuner(planner: Planner, trial: Callable[[dict[str, Any]], None], folder: Path, max_concurrent: int) -> tune.Tuner:
+    # State is saved every second; Tune's own choice is so rare that a killed driver would start over.
+    os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = "1"
+    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+    trainable = tune.with_resources(trial, {"cpu": 0, _this_node(): _SHARE_OF_NODE})
+    if tune.Tuner.can_restore(str(folder)):
+        try:
+            # What ran is suggested again by the searcher, so Tune need not.
+            return tune.Tuner.restore(str(folder), trainable=trainable, resume_unfinished=False)
+        except Exception as error:  # noqa: BLE001 (a state of another version fails in any way; nothing is lost by it)
+            _log.warning("the state of the search cannot be used (%s); it starts over", describe(error))
+    shutil.rmtree(folder, ignore_errors=True)
+    return tune.Tuner(
+        trainable,
+        tune_config=tune.TuneConfig(
+            search_alg=PlannedSearcher(planner, max_concurrent), num_samples=-1, reuse_actors=True
+        ),
+        run_config=tune.RunConfig(
+            name=folder.name,
+            storage_path=str(folder.parent.resolve()),
+            failure_config=tune.FailureConfig(fail_fast=True),
+            verbose=0,
+        ),
+    )
+
+
+def _place_mailbox() -> Any:
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    options: dict[str, Any] = {"num_cpus": 0, "scheduling_strategy": here}
+    actor_env = code_path.actor_runtime_env(os.environ.get("PYTHONPATH"))
+    if actor_env:
+        options["runtime_env"] = actor_env
+    return ray.remote(Mailbox).options(**options).remote()
+
+
+def _this_node() -> str:
+    """The resource that stands for this machine: a share of it places trials here without taking a CPU."""
+    own = ray.get_runtime_context().get_node_id()
+    (resources,) = (node["Resources"] for node in ray.nodes() if node["NodeID"] == own)
+    return next(str(name) for name in sorted(resources) if name.startswith("node:") and "__" not in name)

@@ -1,0 +1,139 @@
+"""What a search found: the selected rate or the nearest miss, what it took, and the rows of `trials`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairwitness.fleet.trials import Shown
+from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, Infeasible, cell_faithfulness
+from fairwitness.fur.search.bench import Bench
+from fairwitness.fur.search.decisions import COMPLETE, FAILED, choose_searched
+from fairwitness.fur.search.evidence import known_rates
+from fairwitness.fur.search.policies import Evidence, Verdict, judge
+from fairwitness.fur.study import Study
+from fairwitness.records.keys import key_of
+from fairwitness.stats.bootstrap import named_rng
+
+
+@dataclass(frozen=True)
+class TriedRate:
+    """A rate that was tried.
+
+    Attributes:
+        evidence: What it showed.
+        verdict: Whether it keeps specificity.
+        cell: Its cell, on the problems that its trials asked for.
+    """
+
+    evidence: Evidence
+    verdict: Verdict
+    cell: CellFaithfulness
+
+    @property
+    def decision(self) -> str:
+        """Why its last trial ended."""
+        if self.evidence.failure is not None:
+            return FAILED
+        return COMPLETE if self.evidence.is_complete else f"{self.verdict.value} early"
+
+
+@dataclass(frozen=True)
+class SearchOutcome:
+    """What a search found for one study.
+
+    Attributes:
+        study: The study; its rates are all candidates.
+        tried: The rates that were tried, the first one first.
+        choice: The selected rate, or why there is none.
+        num_tasks_per_rate: Tasks of one rate on all problems.
+    """
+
+    study: Study
+    tried: tuple[TriedRate, ...]
+    choice: ChosenRate | Infeasible
+    num_tasks_per_rate: int
+
+    @property
+    def num_tasks(self) -> int:
+        """Tasks that the search took."""
+        return sum(one.cell.num_tasks_ok + one.cell.num_tasks_failed for one in self.tried)
+
+    @property
+    def num_grid_tasks(self) -> int:
+        """Tasks that all candidates on all problems take."""
+        return self.num_tasks_per_rate * len(self.study.rates)
+
+    @property
+    def is_at_the_end(self) -> bool:
+        """Whether the selected rate is the highest candidate, so that a higher one may be better."""
+        return isinstance(self.choice, ChosenRate) and self.choice.cell.lr == max(self.study.rates)
+
+
+def outcome_of(bench: Bench, done: Sequence[Shown]) -> SearchOutcome:
+    """Applies the learning-rate rule to the rates that were measured on all problems.
+
+    Args:
+        bench: The study's bench.
+        done: What its trials have shown, in the order in which they ended.
+    """
+    known = known_rates(done)
+    order = dict.fromkeys(float(shown["lr"]) for shown in done)
+    bound = bench.study.config.min_specificity
+    tried = tuple(TriedRate(known[lr], judge(known[lr], bound), _cell(bench, known[lr])) for lr in order)
+    decisions = {one.cell.cell_key: one.decision for one in tried}
+    choice = choose_searched([one.cell for one in tried], decisions, min_specificity=bound)
+    return SearchOutcome(bench.study, tried, choice, bench.num_tasks)
+
+
+def _cell(bench: Bench, evidence: Evidence) -> CellFaithfulness:
+    key = bench.study.cell_key(evidence.lr)
+    rows = bench.rows(evidence.lr, evidence.num_batches)
+    return cell_faithfulness(rows, bench.agree, rng=named_rng(bench.study.config.seed, key))
+
+
+def trial_rows(outcome: SearchOutcome, run_key: str) -> list[dict[str, Any]]:
+    """Rows of `trials`.
+
+    Args:
+        outcome: What was found.
+        run_key: Key of the job's row in `runs`.
+    """
+    study = outcome.study
+    common = {
+        "run_key": run_key,
+        "scope_key": study.scope_key,
+        "model": study.facts.name,
+        "data_set": study.data.loaded.name,
+        "method": study.config.recipe.method.kind,
+        "lora_rank": study.lora_rank,
+        "min_specificity": study.config.min_specificity,
+    }
+    return [{**common, **_columns(outcome, index, run_key)} for index in range(len(outcome.tried))]
+
+
+def _columns(outcome: SearchOutcome, index: int, run_key: str) -> Mapping[str, Any]:
+    one = outcome.tried[index]
+    cell, failure = one.cell, one.evidence.failure
+    selected = isinstance(outcome.choice, ChosenRate) and outcome.choice.cell.cell_key == cell.cell_key
+    has_verdict = failure is None and cell.specificity.value is not None
+    return {
+        "key": key_of(run=run_key, cell=cell.cell_key),
+        "cell_key": cell.cell_key,
+        "trial_index": index,
+        "lr": cell.lr,
+        "num_problems": cell.efficacy.num_clusters,
+        "num_tasks_ok": cell.num_tasks_ok,
+        "efficacy": cell.efficacy.value,
+        "efficacy_low": cell.efficacy.low,
+        "efficacy_high": cell.efficacy.high,
+        "specificity": cell.specificity.value,
+        "specificity_low": cell.specificity.low,
+        "specificity_high": cell.specificity.high,
+        "is_feasible": one.verdict is Verdict.FEASIBLE if has_verdict else None,
+        "is_selected": selected,
+        "decision": one.decision,
+        "status": "ok" if failure is None else "failed",
+        "reason": failure,
+    }

@@ -1,0 +1,33 @@
+"""Small searches for learning rates: configurations, runs without a report, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fairwitness.config import validate
+from fairwitness.fur.search.config import LrSearchConfig
+from fairwitness.fur.search.job import SearchResult, run_search
+from fairwitness.records.job import Report
+from tests.helpers.sweeps import NUM_PROBLEMS, merged, settings
+
+SEARCH_RATES = (1e-4, 1e-3, 1e-2, 1e-1)
+
+
+def search_settings(output: Path, model: Path, data: Path, /, **changes: Any) -> dict[str, Any]:
+    """Plain settings of a small search without Ray and MLflow; `changes` are merged, mappings key by key."""
+    base = settings(output, model, data)
+    del base["rates"]
+    search = {"kind": "bracket", "rates": list(SEARCH_RATES), "batch_problems": 2}
+    return merged({**base, "search": search, "min_problems": NUM_PROBLEMS}, changes)
+
+
+def search_config(plain: Mapping[str, Any]) -> LrSearchConfig:
+    """The checked configuration."""
+    return validate(LrSearchConfig, plain, "test")
+
+
+def search(plain: Mapping[str, Any]) -> SearchResult:
+    """Runs a search without a report."""
+    return run_search(search_config(plain), loaders={}, report=lambda _path, _outcomes: Report((), ()))
