@@ -52,8 +52,18 @@ def import_published(
 def _lines(result: ImportResult) -> Iterator[str]:
     for file in result.files:
         yield f"{file.path.name}: {len(file.taken)} lines of {file.shape}, {len(file.refused)} refused"
+    yield from _judged(result)
     yield "rows: " + ", ".join(f"{number} {table}" for table, number in result.num_rows.items())
     if result.refused:
         yield f"refused lines: {len(result.refused)}; each is named above and in the report"
     if result.report:
         yield f"report: {result.report.resolve()}"
+
+
+def _judged(result: ImportResult) -> Iterator[str]:
+    from fairwitness.fur.judging.results import judged_cells
+    from fairwitness.report.judgements import sentence
+
+    if result.num_rows.get("judgements"):
+        cells = judged_cells(result.run.store(create=False), seed=result.seed, cell_keys=result.cell_keys)
+        yield from map(sentence, cells)

@@ -56,6 +56,8 @@ class ImportResult:
         files: The files as read.
         refused: Every line that was not taken.
         num_rows: Rows per table.
+        cell_keys: Cells of the rows.
+        seed: Seed of the resamples behind intervals.
         report: The report page.
     """
 
@@ -64,6 +66,8 @@ class ImportResult:
     files: tuple[PublishedFile, ...]
     refused: tuple[Refused, ...]
     num_rows: Mapping[str, int]
+    cell_keys: tuple[str, ...]
+    seed: int
     report: Path | None
 
 
@@ -104,7 +108,7 @@ def import_published(config: ImportConfig, *, report: Reporter) -> ImportResult:
     page = reported.files[0] if reported.files else None
     faults = sorted((fault for _, fault in refused), key=lambda fault: (fault.source, fault.line))
     counts = {table: len(rows) for table, rows in found.rows.items() if rows}
-    return ImportResult(run, code, files, tuple(faults), counts, page)
+    return ImportResult(run, code, files, tuple(faults), counts, tuple(found.cell_keys), config.seed, page)
 
 
 def _read(config: ImportConfig) -> tuple[PublishedFile, ...]:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from fairwitness.cli import app
 from fairwitness.errors import DataError, StoreError
 from fairwitness.fur.finished import open_finished
+from fairwitness.fur.judging.results import judged_cells
 from fairwitness.fur.published.job import ImportConfig, ImportResult, import_published
 from fairwitness.records.job import Report
 from fairwitness.records.run_dir import RunDirectory
@@ -166,6 +167,21 @@ def test_a_reply_without_verdict_is_a_failed_row(tmp_path: Path) -> None:
     by_status = {row["status"]: row for row in rows(found, "judgements")}
     assert (by_status["failed"]["verdict"], by_status["failed"]["reply"]) == (None, "I cannot say.")
     assert by_status["ok"]["verdict"] == "different"
+
+
+def test_judgements_meet_the_results_they_are_about(tmp_path: Path) -> None:
+    still = {"0": measured([0.6, 0.2], -1.0, [0]), "1": measured([0.6, 0.2], -1.0, [0])}
+    files = [
+        write_results(tmp_path, [result(1), result(2, unlearning_results=still), result(3)]),
+        write_lines(tmp_path / JUDGEMENTS_NAME, [judgement(1), judgement(2), judgement(3, reply="Yes")]),
+    ]
+    found = take(tmp_path, *files)
+    (cell,) = judged_cells(found.run.store(create=False), seed=0, cell_keys=found.cell_keys)
+    assert dict(cell.verdicts) == {"same": 1, "different": 2, "unclear": 0}
+    assert (cell.method, cell.lr) == ("ff2", 3e-5)
+    assert cell.different.value == pytest.approx(2 / 3)
+    # The second problem's answer did not change.
+    assert (cell.different_changed.numerator, cell.different_changed.denominator) == (1, 2)
 
 
 def test_a_change_too_large_for_a_number_has_no_efficacy(tmp_path: Path) -> None:

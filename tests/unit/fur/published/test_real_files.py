@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fairwitness.fur.judging.results import judged_cells
 from fairwitness.fur.published.job import ImportConfig, ImportResult, import_published
 from fairwitness.fur.step_study.bins import bin_of
 from fairwitness.fur.step_study.summary import summarise_ratings
@@ -41,6 +42,23 @@ def test_every_line_is_taken(imported: ImportResult) -> None:
     for file in imported.files:
         lines[file.shape] += len(file.taken)
     assert lines == {"judgements": 376, "mistakes": 600, "study": 76}
+
+
+def test_shares_of_different_are_those_of_table_3(imported: ImportResult) -> None:
+    cells = judged_cells(imported.run.store(create=False), seed=0, cell_keys=imported.cell_keys)
+    found = {(cell.model, cell.data_set): cell for cell in cells}
+    assert found.keys() == DIFFERENT.keys()
+    for place, (number, total, share) in DIFFERENT.items():
+        cell = found[place]
+        assert (cell.verdicts["different"], cell.num_judged, cell.num_failed) == (number, total, 0)
+        assert cell.judge == "gpt-4o-mini-2024-07-18"
+        estimate = cell.different
+        assert estimate.value is not None
+        assert f"{100 * estimate.value:.1f}" == share
+        assert estimate.low is not None
+        assert estimate.high is not None
+        assert estimate.low < estimate.value < estimate.high
+        assert estimate.num_clusters <= total
 
 
 def test_correlation_of_the_50_ratings(imported: ImportResult) -> None:
