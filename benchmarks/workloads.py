@@ -106,7 +106,7 @@ def make_workload(name: str, folder: Path, num_tasks: int, *, seed: int = 0) -> 
     return Workload(name, note, folder, _random_tasks(draw, lm, shape, num_tasks), held_out, shape.lr)
 
 
-def save_random_llama(folder: Path, shape: Shape, seed: int) -> None:
+def save_random_llama(folder: Path, shape: Shape, seed: int, *, context: int = 1024) -> None:
     """Writes a random Llama and a tokenizer of one token per character."""
     tokenizer = _character_tokenizer(shape.vocab)
     config = LlamaConfig(
@@ -116,7 +116,7 @@ def save_random_llama(folder: Path, shape: Shape, seed: int) -> None:
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.heads,
-        max_position_embeddings=1024,
+        max_position_embeddings=context,
         initializer_range=shape.hidden**-0.5,
         tie_word_embeddings=True,
         pad_token_id=tokenizer.pad_token_id,

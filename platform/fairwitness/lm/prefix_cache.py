@@ -11,12 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.positions import position_inputs
 
 CHUNK_TOKENS = 1024
+ROOM_TOKENS = 256
+"""Tokens that a cache has room for when it grows."""
 
 LayerStates = tuple[Tensor, Tensor]
 """Keys and values of one layer, each (1, H, T, D)."""
@@ -76,7 +78,7 @@ class PrefixCache:
         self._cache, self.num_tokens = output.cache, end
 
 
-def stacked(rows: Sequence[list[LayerStates]], lengths: Sequence[int]) -> DynamicCache | None:
+def stacked(rows: Sequence[list[LayerStates]], lengths: Sequence[int]) -> Cache | None:
     """One cache of many rows, padded on the left with zeros; None where all rows are empty.
 
     Args:
@@ -86,17 +88,44 @@ def stacked(rows: Sequence[list[LayerStates]], lengths: Sequence[int]) -> Dynami
     width = max(lengths, default=0)
     if not width:
         return None
-    num_layers = max(len(row) for row in rows)
     template = next(row for row in rows if row)
-    data = []
-    for layer in range(num_layers):
-        pair = []
-        for part in (0, 1):
-            _, heads, _, size = template[layer][part].shape
-            out_BHTD = template[layer][part].new_zeros(len(rows), heads, width, size)
-            for number, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+    layers: list[CacheLayerMixin] = []
+    for number, states in enumerate(template):
+        layer = GrowingLayer()
+        parts = []
+        for part, example in enumerate(states):
+            _, heads, _, size = example.shape
+            out_BHTD = example.new_zeros(len(rows), heads, width, size)
+            for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
                 if length:
-                    out_BHTD[number, :, width - length :] = row[layer][part][0]
-            pair.append(out_BHTD)
-        data.append((pair[0], pair[1]))
-    return DynamicCache(ddp_cache_data=data)
+                    out_BHTD[place, :, width - length :] = row[number][part][0]
+            parts.append(out_BHTD)
+        layer.update(*parts)
+        layers.append(layer)
+    return Cache(layers=layers)
+
+
+class GrowingLayer(DynamicLayer):  # type: ignore[misc]
+    """Keys and values with room to grow, so that a new token does not copy all earlier ones."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> LayerStates:
+        """Adds states (B, H, T, D) and gives all there are."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self._room = [key_states[:, :, :0], value_states[:, :, :0]]
+        start = self.get_seq_length()
+        end = start + key_states.shape[-2]
+        for part, new_BHTD in enumerate((key_states, value_states)):
+            if self._room[part].shape[-2] < end:
+                self._room[part] = _with_room(self._room[part], new_BHTD, start, end + ROOM_TOKENS)
+            self._room[part][:, :, start:end] = new_BHTD
+        self.keys, self.values = (room[:, :, :end] for room in self._room)
+        return self.keys, self.values
+
+
+def _with_room(old_BHTD: Tensor, like_BHTD: Tensor, num_kept: int, size: int) -> Tensor:
+    batch, heads, _, width = like_BHTD.shape
+    room_BHTD = like_BHTD.new_zeros(batch, heads, size, width)
+    if num_kept:
+        room_BHTD[:, :, :num_kept] = old_BHTD[:, :, :num_kept]
+    return room_BHTD
