@@ -74,7 +74,9 @@ def test_report_hands_the_cautions_on(make_run: Callable[..., Path], tmp_path: P
     few, many = (build_report(make_run(tmp_path / str(n), num_problems=n)) for n in (12, 40))
     assert [line.partition(": Caution: ")[0] for line in few.cautions] == ["tiny/m on arc", "tiny/m on organism"]
     assert all("ff-hard counts only" in line for line in few.cautions)
-    assert "ff-hard counts only" in few.html.read_text(encoding="utf-8")
+    page = few.html.read_text(encoding="utf-8")
+    assert "ff-hard counts only" in page
+    assert page.count("guessing 25.0") == 2
     assert many.cautions == ()
 
 
