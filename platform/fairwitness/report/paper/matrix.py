@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from fairwitness.report.paper.data import Entry, PaperData
 from fairwitness.report.paper.exhibit import Cell, Exhibit, Grid, Head, words
@@ -14,6 +15,15 @@ NOT_FEASIBLE = (
     "result."
 )
 PUBLISHED = "“paper”: the figure printed in the paper for a model and data set of the same name."
+
+
+@dataclass(frozen=True)
+class Line:
+    """The cells of one model (with whatever tells it from others) on one data set."""
+
+    label: str
+    data_set: str
+    cells: tuple[Cell, ...]
 
 
 def matrix(
@@ -33,17 +43,22 @@ def matrix(
         entries: The entries to show, at most one per label and data set.
         labels: The line that an entry belongs to.
     """
-    data_sets = [name for name in data.data_sets if any(entry.data_set == name for entry in entries)]
+    return lines_matrix(data, measures, [Line(labels(e), e.data_set, tuple(cells(e))) for e in entries])
+
+
+def lines_matrix(data: PaperData, measures: Sequence[str], lines: Sequence[Line]) -> Grid:
+    """The same from cells that are ready, one `Line` per label and data set."""
+    data_sets = [name for name in data.data_sets if any(line.data_set == name for line in lines)]
     span = len(measures)
     heads = [(Head("Model", is_text=True), *[Head(name, span) for name in data_sets])]
     if span > 1:
         heads.append((Head(""), *[Head(measure) for _ in data_sets for measure in measures]))
     rows = []
-    for label in dict.fromkeys(labels(entry) for entry in entries):
-        found = {entry.data_set: entry for entry in entries if labels(entry) == label}
+    for label in dict.fromkeys(line.label for line in lines):
+        found = {line.data_set: line.cells for line in lines if line.label == label}
         row = [words(label)]
         for name in data_sets:
-            row += cells(found[name]) if name in found else [Cell() for _ in measures]
+            row += found.get(name, [Cell() for _ in measures])
         rows.append(tuple(row))
     return Grid(tuple(heads), tuple(rows))
 
