@@ -13,15 +13,17 @@ import pandas as pd
 
 from fairwitness.errors import StoreError
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.fur.judging.results import JudgedCell
 from fairwitness.problems.problem import Problem
 from fairwitness.records.conditions import one_of
 from fairwitness.records.store import Store
 from fairwitness.report.data import Run, load_run
+from fairwitness.report.judgements import load_judged
 from fairwitness.report.panels import Panel, build_panels, rng_for
 from fairwitness.report.paper.published import published
 from fairwitness.report.truth import problem_from_row
 
-FOLLOWING = ("capability", "ratings")
+FOLLOWING = ("capability",)
 """Tables that jobs after the sweep fill."""
 
 
@@ -100,10 +102,19 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False)
+class JudgedRun:
+    """What judges found in one run, at every rate."""
+
+    run_name: str
+    cells: tuple[JudgedCell, ...]
+
+
+@dataclass(frozen=True, eq=False)
 class PaperData:
-    """The entries of all runs, in the order of runs, models and data sets as configured."""
+    """The entries of all runs, in the order of runs, models and data sets as configured, and what judges found."""
 
     entries: tuple[Entry, ...]
+    judged: tuple[JudgedRun, ...] = ()
 
     @cached_property
     def labels(self) -> list[str]:
@@ -151,15 +162,18 @@ def load_paper(run_dirs: Sequence[Path]) -> PaperData:
         seen.add(run_dir.resolve())
     names = [run_dir.resolve().name for run_dir in run_dirs]
     entries: list[Entry] = []
+    judged = []
     for run_dir, name in zip(run_dirs, names, strict=True):
         parent = f"{run_dir.resolve().parent.name}/" if names.count(name) > 1 else ""
-        entries += _entries(run_dir, f"{parent}{name}")
+        run = load_run(run_dir)
+        entries += _entries(run_dir, run, f"{parent}{name}")
+        cells = load_judged(run, Store(run_dir / "store", create=False))
+        judged.append(JudgedRun(f"{parent}{name}", cells.cells if cells else ()))
     _refuse_doubles(entries)
-    return PaperData(tuple(_labelled(entries)))
+    return PaperData(tuple(_labelled(entries)), tuple(judged))
 
 
-def _entries(run_dir: Path, run_name: str) -> list[Entry]:
-    run = load_run(run_dir)
+def _entries(run_dir: Path, run: Run, run_name: str) -> list[Entry]:
     scopes = sorted(set(run.cots["scope_key"]) | set(run.unlearning["scope_key"]))
     store = Store(run_dir / "store", create=False)
     following = {name: _rows(store, name, scopes) for name in FOLLOWING}

@@ -48,7 +48,8 @@ def matrix(
 
 def lines_matrix(data: PaperData, measures: Sequence[str], lines: Sequence[Line]) -> Grid:
     """The same from cells that are ready, one `Line` per label and data set."""
-    data_sets = [name for name in data.data_sets if any(line.data_set == name for line in lines)]
+    named = dict.fromkeys(line.data_set for line in lines)
+    data_sets = [name for name in dict.fromkeys([*data.data_sets, *named]) if name in named]
     span = len(measures)
     heads = [(Head("Model", is_text=True), *[Head(name, span) for name in data_sets])]
     if span > 1:

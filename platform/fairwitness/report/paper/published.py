@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 PEARSON = 0.889
 """Pearson correlation of efficacy and ff-hard over models, data sets and rates (FUR, §6.2)."""
-SUPPORT_PEARSON = 0.15
-"""Pearson correlation of ff-soft and people's ratings (FUR, §6.4)."""
 
 MODELS: Mapping[str, str] = {
     "LLaMA-8B": "LLaMA-8B",
