@@ -109,6 +109,30 @@ def test_interrupted_in_the_base_measurements(
     same_as(run(plain), at_once)
 
 
+def test_cots_are_kept_as_they_come(
+    plain: dict[str, Any], watch: Watch, at_once: SweepResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairwitness.fur.cots.COTS_PER_ITEM", 2)
+
+    def hook(_outcome: Outcome) -> None:
+        if sum(isinstance(item, CotItem) for item in watch.items) == 2:
+            raise KeyboardInterrupt
+
+    watch.hook = hook
+    with pytest.raises(KeyboardInterrupt):
+        run(plain)
+    kept = rows_of(store_of(plain), "cots")
+    assert [row["status"] for row in kept] == ["ok", "ok"]
+    assert rows_of(store_of(plain), "cot_steps") == []
+    watch.items.clear()
+    watch.hook = lambda _outcome: None
+    result = run(plain)
+    asked = [request.prompt for item in watch.items if isinstance(item, CotItem) for request in item.requests]
+    assert len(asked) == 3
+    assert {tuple(row["prompt_ids"]) for row in kept}.isdisjoint(asked)
+    same_as(result, at_once)
+
+
 def test_finished_run_asks_no_engine(plain: dict[str, Any], watch: Watch, at_once: SweepResult) -> None:
     run(plain)
     watch.items.clear()

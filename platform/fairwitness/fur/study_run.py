@@ -103,14 +103,16 @@ class StudyRun:
             with Progress(len(missing), f"{self.study.label}: CoTs") as progress:
                 for batch in write_records(self.study, self.pool, self.client.spec, missing):
                     stored.update({record.problem.problem_id: record for record in batch})
+                    rows = [cot_row(self.study, record) for record in batch]
+                    self.store.append("cots", new_rows(self.store, "cots", rows))
                     count(progress, [record.status for record in batch])
+        # Steps are stored with their probabilities; a job that ends in between has its CoTs, and scores them next time.
         unscored = [r for r in stored.values() if r.status == "ok" and not _is_scored(r)]
-        others = [r for r in stored.values() if r.problem in missing and r not in unscored]
-        self._store_records(others)
+        self._store_steps([r for r in stored.values() if r.status == "ok" and _is_scored(r)])
         with at_work(f"{self.study.label}: probabilities of the cot_steps"):
             for batch in score_records(self.pool, self.client.spec, unscored):
                 stored.update({record.problem.problem_id: record for record in batch})
-                self._store_records(batch)
+                self._store_steps([record for record in batch if record.status == "ok"])
         self.store.flush()
         return list(stored.values())
 
@@ -176,11 +178,9 @@ class StudyRun:
             statuses.append(str(rows[0]["status"]))
         return statuses
 
-    def _store_records(self, records: Sequence[CotRecord]) -> None:
-        rows = new_rows(self.store, "cots", [cot_row(self.study, record) for record in records])
-        steps = [row for record in records if record.status == "ok" for row in cot_step_rows(self.study, record)]
-        self.store.append("cot_steps", new_rows(self.store, "cot_steps", steps))
-        self.store.append("cots", rows)
+    def _store_steps(self, records: Sequence[CotRecord]) -> None:
+        rows = [row for record in records for row in cot_step_rows(self.study, record)]
+        self.store.append("cot_steps", new_rows(self.store, "cot_steps", rows))
 
 
 def new_rows(store: Store, table: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
