@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fairwitness.config import fingerprint
+from fairwitness.errors import ConfigError
 from fairwitness.fur.config import LoraConfig
 from fairwitness.fur.methods import method_name
 from fairwitness.fur.search.selected import Wanted, selected_rate
@@ -93,6 +94,7 @@ def prepare_studies(config: StudyConfig, loaders: Mapping[str, Loader]) -> list[
             for data in data_sets
             for part in config.by_method()
         ]
+    _refuse_twins(studies)
     return studies
 
 
@@ -104,6 +106,15 @@ def _with_rate(config: StudyConfig, facts: ModelFacts, data: DataSet) -> StudyCo
     lr = selected_rate(config.lr_search, wanted)
     log.info("%s on %s: rate %g, selected by %s", facts.name, data.loaded.name, lr, config.lr_search)
     return config.model_copy(update={"rates": (lr,), "lr": None, "lr_search": None})
+
+
+def _refuse_twins(studies: Sequence[Study]) -> None:
+    """Two names of one model would share keys, and the report would show the results of both under one."""
+    names: dict[str, str] = {}
+    for study in studies:
+        first = names.setdefault(study.scope_key, study.facts.name)
+        if first != study.facts.name:
+            raise ConfigError(f"models: {first} and {study.facts.name} are one model with the same settings; keep one")
 
 
 def _study(config: StudyConfig, model: ModelConfig, facts: ModelFacts, data: DataSet, encoder: PromptEncoder) -> Study:

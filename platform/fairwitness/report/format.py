@@ -16,8 +16,8 @@ def is_missing(value: Any) -> bool:
 
 
 def percent(value: Any, digits: int = 1) -> str:
-    """A share as a percentage without sign: 0.571 is `57.1`."""
-    return NOTHING if is_missing(value) else _minus(f"{100 * float(value):.{digits}f}")
+    """A share as a percentage, without the percent sign: 0.571 is `57.1`."""
+    return NOTHING if is_missing(value) else decimal(100 * float(value), digits)
 
 
 def decimal(value: Any, digits: int = 2) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairwitness.errors import DataError, ModelError
+from fairwitness.errors import ConfigError, DataError, ModelError
 from fairwitness.fur.study import Study, prepare_studies
 from fairwitness.problems.config import DataConfig
 from fairwitness.problems.problem import Problem
@@ -122,6 +122,16 @@ def test_every_model_meets_every_data_set(tmp_path: Path, tiny_folder: Callable[
     # Studies of one model come one after another, so that each model is loaded once.
     assert [s.label for s in studies] == ["tiny on a", "tiny on b", "other on a", "other on b"]
     assert len({s.scope_key for s in studies}) == 4
+
+
+def test_one_model_under_two_names(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> None:
+    plain = settings(tmp_path, tiny_folder("llama"), write_problems(tmp_path / "set.jsonl"))
+    (model,) = plain["models"]
+    config = config_of({**plain, "models": [{**model, "name": "a"}, {**model, "name": "b"}]})
+    with pytest.raises(ConfigError, match="models: a and b are one model with the same settings; keep one"):
+        prepare_studies(config, {})
+    other = {**model, "name": "b", "dtype": "bfloat16"}
+    assert len(prepare_studies(config_of({**plain, "models": [{**model, "name": "a"}, other]}), {})) == 2
 
 
 def test_two_data_sets_of_one_name(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> None:

@@ -42,6 +42,7 @@ def test_signs() -> None:
 
 def test_percent_and_counts() -> None:
     assert percent(0.5714) == "57.1"
+    assert (percent(-1e-5), percent(-0.012)) == ("0.0", "−1.2")
     assert count(12345.0) == "12,345"
     assert (plural(1, "problem"), plural(0, "problem"), plural(1200, "problem")) == (
         "1 problem",
