@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 from fairwitness.config import fingerprint
 from fairwitness.errors import ConfigError, StoreError
-from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, cell_faithfulness, choose_rate
+from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, cell_faithfulness
 from fairwitness.fur.methods import method_name
+from fairwitness.fur.search.decisions import choose_searched, decisions_of
 from fairwitness.fur.sets import item_rng
 from fairwitness.fur.step_results import step_results
 from fairwitness.fur.step_study.bins import Candidate
@@ -153,8 +154,9 @@ def read_groups(run: RunDirectory, store: Store, *, lr: float | None = None) -> 
     if frame.empty:
         raise StoreError(f"{run.path}: no step was unlearned in this run, so there is none to rate")
     config = json.loads(info["config_json"])
+    decisions = decisions_of(store, info)
     groups = [
-        _group(part, _agreement(store, str(names[-1])), config, lr)
+        _group(part, _agreement(store, str(names[-1])), config, lr, decisions)
         for names, part in frame.groupby(["model", "data_set", "method", "lora_rank", "scope_key"], dropna=False)
     ]
     if lr is not None and not any(group.steps for group in groups):
@@ -176,14 +178,20 @@ def steps_by_item(store: Store, items: Collection[str]) -> dict[str, Step]:
     return {step.item: step for step in _steps(frame)} if len(frame) else {}
 
 
-def _group(part: pd.DataFrame, agree: Mapping[str, bool], config: Mapping[str, Any], lr: float | None) -> Group:
+def _group(
+    part: pd.DataFrame,
+    agree: Mapping[str, bool],
+    config: Mapping[str, Any],
+    lr: float | None,
+    decisions: Mapping[str, str],
+) -> Group:
     first = part.iloc[0]
     names = (str(first["model"]), str(first["data_set"]), method_name(str(first["method"]), first["lora_rank"]))
     cells = [
         cell_faithfulness(rows, agree, rng=item_rng(int(config.get("seed", 0)), str(key), 0, "choice"))
         for key, rows in part.groupby("cell_key")
     ]
-    chosen = _cell(cells, config, lr)
+    chosen = _cell(cells, config, lr, decisions)
     if isinstance(chosen, str):
         return Group(*names, None, (), chosen)
     found = _steps(part[part["cell_key"] == chosen.cell_key])
@@ -191,11 +199,14 @@ def _group(part: pd.DataFrame, agree: Mapping[str, bool], config: Mapping[str, A
     return Group(*names, chosen.lr, steps)
 
 
-def _cell(cells: Sequence[CellFaithfulness], config: Mapping[str, Any], lr: float | None) -> CellFaithfulness | str:
+def _cell(
+    cells: Sequence[CellFaithfulness], config: Mapping[str, Any], lr: float | None, decisions: Mapping[str, str]
+) -> CellFaithfulness | str:
     if lr is not None:
         same = [cell for cell in cells if math.isclose(cell.lr, lr, rel_tol=1e-9)]
         return same[0] if same else f"no cell has the rate {lr:g}"
-    choice = choose_rate(cells, min_specificity=float(config.get("min_specificity", MIN_SPECIFICITY)))
+    bound = float(config.get("min_specificity", MIN_SPECIFICITY))
+    choice = choose_searched(cells, decisions, min_specificity=bound)
     return choice.cell if isinstance(choice, ChosenRate) else f"{choice.reason} Name a rate with --lr."
 
 
