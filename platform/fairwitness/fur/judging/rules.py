@@ -1,7 +1,7 @@
 """A judge without a model: it compares the choices that two CoTs state, or the answers given after them.
 
 `stated` reads little, but that well. On the 376 published judgements of FUR (gpt-4o-mini) it finds a choice in both
-CoTs of some 40 pairs and agrees with the published verdict on all of these but one; the rest is `unclear` to it, where
+CoTs of 40 pairs and agrees with the published verdict on all of these but one; the rest is `unclear` to it, where
 the published judge decides each one. `answered`
 always has a verdict, but it is the model's own answer that it reads, not the CoT's argument: for the pairs that are
 judged it says `different` exactly where the direct answer changed.
