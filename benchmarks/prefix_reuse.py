@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 import torch
+from machine import Report, Stopwatch, load
+from workloads import FIRST_ID, SHAPES, save_random_llama
 
-from benchmarks.machine import Report, Stopwatch, load
-from benchmarks.workloads import FIRST_ID, SHAPES, save_random_llama
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.continuation import Branch, Settings, Tree, continue_trees
 from fairwitness.lm.model import load as load_model
