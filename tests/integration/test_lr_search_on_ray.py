@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 
 from fairwitness.errors import ModelError
 from fairwitness.fleet.cluster import Connection, start_local
-from fairwitness.fleet.pool import Outcome
 from fairwitness.fleet.trials import Reply, Request
 from fairwitness.fleet.tune_trials import run_trials_on_tune
 from fairwitness.fur.faithfulness import ChosenRate
@@ -134,6 +134,21 @@ def test_trials_on_tune_do_what_the_planner_says(connection: Connection, tmp_pat
     assert not (tmp_path / "tune" / "five").exists()
 
 
+def test_trial_whose_process_dies_does_not_cut_the_search_short(connection: Connection, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def answer(requests: Sequence[Request]) -> list[Reply]:
+        asked.extend(request.settings["x"] for request in requests)
+        if len(asked) == 2:
+            children = psutil.Process().children(recursive=True)
+            (trial,) = (child for child in children if "ImplicitFunc" in " ".join(child.cmdline()))
+            trial.kill()
+        return [Reply({"x": request.settings["x"]}, is_over=True) for request in requests]
+
+    shown = run_trials_on_tune(FivePlanner(), answer, folder=tmp_path / "tune" / "five", max_concurrent=1)
+    assert sorted(one["x"] for one in shown) == [0, 1, 2, 3, 4]
+
+
 DRIVER = """
 import json, os, signal, sys, time
 import pytest
@@ -183,13 +198,3 @@ def test_killed_driver_goes_on_without_running_anything_again(
     assert chosen(result) == chosen(expected) == 1e-3
     assert_same(measurements(rows_of(result)), measurements(rows_of(expected)))
     assert len(result.outcomes[0].tried) == len(SEARCH_RATES)
-
-
-def test_outcome_of_a_watched_pool(connection: Connection, plain: dict[str, Any]) -> None:
-    seen: list[Outcome] = []
-    with pytest.MonkeyPatch.context() as patch:
-        watch = watch_pools(patch, JOB_MODULE)
-        watch.hook = seen.append  # type: ignore[assignment]
-        result = search(on_ray({**plain, "search": KINDS["bracket"]}))
-    workers = {outcome.worker for outcome in seen}
-    assert len(workers) == result.num_models_loaded == 1

@@ -27,6 +27,7 @@ _POLL_S = 0.5
 _STOP_S = 30.0
 _SHARE_OF_NODE = 0.001
 _STOPPED = "the search was stopped"
+_REMEDY = "start the same job again, or use --pool local"
 
 
 class PlannedSearcher(Searcher):
@@ -99,6 +100,18 @@ def run_trials_on_tune(planner: Planner, answer: Answer, *, folder: Path, max_co
     Raises:
         ResourceError: Ray Tune gave up.
     """
+    shown = _run(planner, answer, folder, max_concurrent)
+    if planner.plan(shown):
+        # A trial's process died, or the state was saved while another search was being stopped: Tune then ends with
+        # what it has. Starting over costs questions only, if what was measured is kept by who answers them.
+        _log.warning("Ray Tune ended before the search was over; it starts over")
+        shown = _run(planner, answer, folder, max_concurrent)
+    if planner.plan(shown):
+        raise ResourceError(f"Ray Tune ended twice before the search was over; {_REMEDY}")
+    return shown
+
+
+def _run(planner: Planner, answer: Answer, folder: Path, max_concurrent: int) -> list[Shown]:
     mailbox = _place_mailbox()
     fitting = _Fitting(_tuner(planner, _trial(mailbox), folder, max_concurrent))
     fitting.start()
@@ -106,16 +119,26 @@ def run_trials_on_tune(planner: Planner, answer: Answer, *, folder: Path, max_co
         while fitting.is_alive():
             _serve(mailbox, answer)
     except BaseException:
-        # Trials that are sent away fail, and the first failure ends Tune.
-        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-        ray.get(mailbox.close.remote(_STOPPED))
+        _stop(mailbox, fitting)
+        # A state with a failed trial in it would end at once when it is restored.
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
-        fitting.join(_STOP_S)
         ray.kill(mailbox)
-    shown = fitting.shown()
     shutil.rmtree(folder, ignore_errors=True)
-    return shown
+    return fitting.shown()
+
+
+def _stop(mailbox: Any, fitting: threading.Thread) -> None:
+    """Ends Tune: trials that are sent away fail, and the first failure ends it. It need not say so."""
+    logger = logging.getLogger("ray.tune")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        ray.get(mailbox.close.remote(_STOPPED))
+        fitting.join(_STOP_S)
+    finally:
+        logger.setLevel(level)
 
 
 class _Fitting(threading.Thread):
@@ -136,7 +159,7 @@ class _Fitting(threading.Thread):
     def shown(self) -> list[Shown]:
         if self._results is None or self._error is not None:
             cause = describe(self._error) if self._error else "it did not end"
-            raise ResourceError(f"Ray Tune gave up: {cause}; start the same job again, or use --pool local")
+            raise ResourceError(f"Ray Tune gave up: {cause}; {_REMEDY}")
         ended = [result.metrics for result in self._results if _is_over(result.metrics)]
         return [json.loads(metrics["shown"]) for metrics in sorted(ended, key=lambda metrics: metrics["timestamp"])]
 
@@ -177,6 +200,8 @@ def _tuner(planner: Planner, trial: Callable[[dict[str, Any]], None], folder: Pa
     # State is saved every second; Tune's own choice is so rare that a killed driver would start over.
     os.environ["TUNE_GLOBAL_CHECKPOINT_S"] = "1"
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+    # Beside a searcher Tune starts one process at a time, so that short trials would run one after another.
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max_concurrent)
     os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
     trainable = tune.with_resources(trial, {"cpu": 0, _this_node(): _SHARE_OF_NODE})
     if tune.Tuner.can_restore(str(folder)):

@@ -87,8 +87,9 @@ def _closing_lines(result: SearchResult) -> list[str]:
         f"tasks: {counts['ok']} ok, {counts['skipped']} skipped, {counts['failed']} failed; "
         f"refused records: {counts['refused']}",
         f"report: {result.report.files[0].resolve()}",
-        f"a sweep takes the selected rates with `lr: selected` and `lr_search: {result.run.path}`",
     ]
+    if any(isinstance(outcome.choice, ChosenRate) for outcome in result.outcomes):
+        lines.append(f"a sweep takes the selected rates with `lr: selected` and `lr_search: {result.run.path}`")
     if result.tracking_uri:
         lines.append(tracking_line(result.tracking_uri))
     if counts["failed"]:
