@@ -47,6 +47,8 @@ CASES = {
     "llama30m K=8": Case("llama30m", 8),
     "llama30m K=8, 1024 tokens": Case("llama30m", 8, max_tokens=1024),
     "llama30m K=8, LoRA rank 8": Case("llama30m", 8, rank=8),
+    "llama30m K=8, LoRA rank 128": Case("llama30m", 8, rank=128),
+    "llama30m K=32, LoRA rank 32": Case("llama30m", 32, rank=32),
 }
 
 

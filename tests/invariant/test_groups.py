@@ -78,6 +78,13 @@ def test_groups_of_every_architecture(model_type: str, tiny_lm: Callable[[str], 
     _assert_same(_run(lm, tasks, recipe, 1e-3), _alone(lm, tasks, recipe, 1e-3))
 
 
+@pytest.mark.parametrize("rank", [1, 8, 32, 128])
+def test_groups_of_every_rank_with_dropout(rank: int, tiny_llama: LanguageModel) -> None:
+    """Ranks of the paper; 128 is more than either side of this model's FF2."""
+    recipe, tasks = RecipeConfig(method=LoraConfig(rank=rank, dropout=0.1)), _tasks(tiny_llama)
+    _assert_same(_run(tiny_llama, tasks, recipe, 1e-3), _alone(tiny_llama, tasks, recipe, 1e-3))
+
+
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @pytest.mark.parametrize("max_tokens", [1, 300, 100_000])
 def test_the_batching_changes_nothing(

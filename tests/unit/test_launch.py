@@ -149,8 +149,8 @@ def test_shipped_configurations_are_valid(path: Path) -> None:
     assert (config.seed, config.pool.kind) == (3, "local")
 
 
-def test_there_are_three_shipped_sweeps() -> None:
-    assert [path.stem for path in SWEEPS] == ["demo", "paper", "smollm2"]
+def test_there_are_four_shipped_sweeps() -> None:
+    assert [path.stem for path in SWEEPS] == ["demo", "methods", "paper", "smollm2"]
 
 
 def test_organism_is_an_alias_of_the_shipped_model() -> None:

@@ -61,6 +61,11 @@ class PoolConfig(Config):
         return self
 
     @property
+    def most_workers(self) -> int:
+        """Workers that there are at most: `max_actors`, or the one of a `local` pool."""
+        return 1 if self.kind == "local" else self.max_actors
+
+    @property
     def depth(self) -> int:
         """How many items an actor may hold."""
         return self.in_flight_per_actor if self.max_attempts > 1 else 1

@@ -83,7 +83,7 @@ def answer_questions(
     for problem in problems:
         question = question_of(study, problem)
         if len(question.ids) > study.facts.context_length:
-            found[problem.problem_id] = _too_long(study, len(question.ids))
+            found[problem.problem_id] = too_long(study, len(question.ids))
         else:
             fitting.append((problem.problem_id, question))
     batches = list(_chunks(fitting, QUESTIONS_PER_ITEM))
@@ -237,7 +237,8 @@ def _with_scores(record: CotRecord, scores: Sequence[float]) -> CotRecord:
     )
 
 
-def _too_long(study: Study, num_tokens: int) -> str:
+def too_long(study: Study, num_tokens: int) -> str:
+    """Why a question of this many tokens is not asked."""
     return f"the question has {num_tokens} tokens, the model's context holds {study.facts.context_length}"
 
 

@@ -54,7 +54,7 @@ def dry_run(config: StudyConfig, *, loaders: Mapping[str, Loader]) -> Iterator[s
     """
     yield f"dry run of {config.name}: reading models' settings and data sets; nothing is stored"
     studies = prepare_studies(config, loaders)
-    actors = _number(config.pool.max_actors, "actor", "actors")
+    actors = _number(config.pool.most_workers, "actor", "actors")
     place = RunDirectory(config.output.dir, config.name).path
     yield f"{_number(len(studies), 'study', 'studies')} for {actors}; the run would write to {place}"
     total = 0.0
@@ -88,14 +88,14 @@ def calibrate(study: Study, pool: Pool, *, has_cots: bool = False) -> Estimate:
     num_problems = len(study.data.selection.measured)
     if not schedule.planned:
         ((reason, _),) = Counter(str(row["reason"]) for row in schedule.rows).most_common(1)
-        return Estimate(num_problems, 0, 0, None, num_problems * seconds_cots / study.config.pool.max_actors, reason)
+        return Estimate(num_problems, 0, 0, None, num_problems * seconds_cots / study.config.pool.most_workers, reason)
     capacity = run.capacity(schedule.planned, held_out)
     group = pack_groups([p for p in schedule.planned if p.lr == study.rates[0]], capacity.group_size, 1)[0]
     start = time.perf_counter()
     run.ask(engine_group(study, group, held_out))
     seconds_task = (time.perf_counter() - start) / len(group)
     num_tasks = round(len(schedule.planned) / len(sample) * num_problems)
-    workers = study.config.pool.max_actors
+    workers = study.config.pool.most_workers
     seconds = (num_problems * seconds_cots + num_tasks * seconds_task) / workers
     return Estimate(num_problems, num_tasks, math.ceil(num_tasks / capacity.group_size), capacity, seconds)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
 import torch
 from torch import Tensor, nn
 
-from fairwitness.fur.config import EngineConfig, FullFF2Config, RecipeConfig
+from fairwitness.fur.config import EngineConfig, FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.tasks import UnlearnTask
+from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import PAD_ID
 
@@ -103,7 +105,7 @@ def memory_model(lm: LanguageModel, longest: UnlearnTask, recipe: RecipeConfig, 
         positions += len(span.content) if recipe.retain == "content" else len(span.ids)
     return MemoryModel(
         per_task_bytes=_trained_numbers(lm, recipe) * _bytes_per_number(lm, recipe),
-        per_token_bytes=_saved_bytes_per_token(lm),
+        per_token_bytes=_saved_bytes_per_token(lm, recipe),
         per_position_bytes=lm.facts.vocab_size * BYTES_FLOAT32 * LOGIT_COPIES,
         tokens_per_row=longest.num_tokens,
         tokens_per_task=max(len(longest.forget.ids), sum(len(span.ids) for span in longest.retain)),
@@ -134,26 +136,40 @@ def _bytes_per_number(lm: LanguageModel, recipe: RecipeConfig) -> int:
     return COPIES_PER_PARAMETER * kept.itemsize + (0 if computed == kept else computed.itemsize)
 
 
-def _saved_bytes_per_token(lm: LanguageModel) -> int:
+def _saved_bytes_per_token(lm: LanguageModel, recipe: RecipeConfig) -> int:
     kept: dict[int, int] = {}
-    owned = {p.untyped_storage().data_ptr() for p in lm.model.parameters()}
-
-    def keep(tensor: Tensor) -> Tensor:
-        pointer = tensor.untyped_storage().data_ptr()
-        if pointer not in owned:
-            kept[pointer] = tensor.untyped_storage().nbytes()
-        return tensor
-
-    weights: Sequence[nn.Parameter] = list(lm.ff2_weights().values())
     tokens = min(PROBE_TOKENS, lm.facts.context_length)
-    try:
-        for weight in weights:
-            weight.requires_grad_(True)
+    with _one_variant(lm, recipe):
+        owned = {p.untyped_storage().data_ptr() for p in lm.model.parameters()}
+
+        def keep(tensor: Tensor) -> Tensor:
+            pointer = tensor.untyped_storage().data_ptr()
+            if pointer not in owned:
+                kept[pointer] = tensor.untyped_storage().nbytes()
+            return tensor
+
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             ids_BT = torch.full((1, tokens), PAD_ID, device=lm.device)
             output = lm.model(input_ids=ids_BT, use_cache=False, logits_to_keep=1)
         del output
+    return sum(kept.values()) // tokens
+
+
+@contextmanager
+def _one_variant(lm: LanguageModel, recipe: RecipeConfig) -> Iterator[None]:
+    """The model with trainable FF2, in place and without a copy, or with one variant of adapters and their dropout."""
+    method = recipe.method
+    if isinstance(method, LoraConfig):
+        names, dropout = lm.ff2_names, method.dropout
+        with GroupedFF2.lora(lm.model, names, [0], rank=method.rank, alpha=method.alpha, dropout=dropout) as adapters:
+            adapters.set_dropout([0])
+            yield
+        return
+    weights: Sequence[nn.Parameter] = list(lm.ff2_weights().values())
+    try:
+        for weight in weights:
+            weight.requires_grad_(True)
+        yield
     finally:
         for weight in weights:
             weight.requires_grad_(False)
-    return sum(kept.values()) // tokens

@@ -145,7 +145,7 @@ class StudyRun:
 
     def _unlearn(self, schedule: Schedule, label: str) -> None:
         held_out, size = self._set_up
-        groups = pack_groups(schedule.planned, size, self.study.config.pool.max_actors)
+        groups = pack_groups(schedule.planned, size, self.study.config.pool.most_workers)
         left = Counter(item.lr for item in schedule.planned)
         items = (engine_group(self.study, group, held_out) for group in groups)
         with Progress(len(schedule.planned), f"{self.study.label}: {label}") as progress:

@@ -82,13 +82,17 @@ class UnlearnTask:
 
 @dataclass(frozen=True)
 class UnlearnGroup:
-    """Tasks that are unlearned at once, at one rate."""
+    """Tasks that are unlearned at once, at one rate.
+
+    `capability` are questions that each variant is asked after the last iteration.
+    """
 
     tasks: tuple[UnlearnTask, ...]
     recipe: RecipeConfig
     lr: float
     held_out: tuple[HeldOut, ...]
     cot_after: CotConfig | None
+    capability: tuple[Question, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,8 @@ class CotAfter:
 class TaskResult:
     """All iterations of one task, or the reason why there are none.
 
-    `cot_after` is None where none was asked for, and where CoT and cue outgrow the model's context.
+    `cot_after` is None where none was asked for, and where CoT and cue outgrow the model's context. `capability` is the
+    choice on each of the group's capability questions, and `capability_s` this task's share of the time they took.
     """
 
     task_key: str
@@ -138,3 +143,5 @@ class TaskResult:
     cot_after: CotAfter | None
     group_size: int
     duration_s: float
+    capability: Ids = ()
+    capability_s: float = 0.0

@@ -14,6 +14,7 @@ from fairwitness.fur.npo import linear_decay
 from fairwitness.fur.objective import GroupObjective, TaskLosses
 from fairwitness.fur.packing import PackedBatch, SlotRow, pack
 from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, TaskResult, UnlearnGroup, UnlearnTask
+from fairwitness.fur.variant_answers import variant_answers
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.last_layer import last_modules
@@ -37,12 +38,17 @@ def unlearn_group(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) 
     with _variants(lm, group) as variants:
         histories = _iterate(lm, group, variants, engine)
         after = _cots_after(lm, group, engine) if group.cot_after else [None] * len(tasks)
+        asked = time.perf_counter()
+        general = variant_answers(lm, group.capability, len(tasks), max_tokens=engine.max_tokens)
+    asked_s = (time.perf_counter() - asked) / len(tasks)
     seconds = (time.perf_counter() - start) / len(tasks)
     results = []
-    for task, history, cot in zip(tasks, histories, after, strict=True):
+    for task, history, cot, choices in zip(tasks, histories, after, general, strict=True):
         error = _not_finite(history)
-        measured = () if error else tuple(history)
-        results.append(TaskResult(task.task_key, measured, error, None if error else cot, len(tasks), seconds))
+        if error:
+            results.append(TaskResult(task.task_key, (), error, None, len(tasks), seconds))
+        else:
+            results.append(TaskResult(task.task_key, tuple(history), None, cot, len(tasks), seconds, choices, asked_s))
     return results
 
 

@@ -16,10 +16,11 @@ from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.problems.problem import Problem
 from fairwitness.records.store import Store
 from fairwitness.report.baselines import baseline_views, baselines_table
+from fairwitness.report.capability import capability_table, run_capabilities
 from fairwitness.report.data import Run, load_run
 from fairwitness.report.findings import Finding, finding
 from fairwitness.report.health import Health, panel_health
-from fairwitness.report.html import render
+from fairwitness.report.html import Extras, render
 from fairwitness.report.judgements import judgements_table, load_judged
 from fairwitness.report.overlap import method_groups, overlap_table
 from fairwitness.report.panels import Panel, build_panels, min_specificity, rng_for
@@ -43,8 +44,8 @@ class ReportPaths:
     Attributes:
         html: The page.
         csv: The tables, by name without suffix: summary, rates, steps, problems, skipped_failed; separation where the
-            problems carry a ground truth; overlap where the run has several methods; baselines and judgements where
-            there are any.
+            problems carry a ground truth; overlap where the run has several methods; baselines, judgements and
+            capability where there are any.
         plots: Figures as SVG, by panel.
         findings: What a reader should take away, a line per model and data set.
         is_feasible: Whether the rule selects a rate for some model and data set.
@@ -75,14 +76,14 @@ def build_report(run_dir: Path) -> ReportPaths:
     healths = _healths(run, panels, problems)
     found = {panel.slug: separations(panel, problems, functools.partial(rng_for, run)) for panel in panels}
     plots = {panel.slug: rates_plot(panel, min_specificity=min_specificity(run)) for panel in panels}
-    groups = method_groups(panels, functools.partial(rng_for, run))
-    baselines = baseline_views(run, panels)
-    judged = load_judged(run, Store(run_dir / "store", create=False))
-    tables = _tables(run, panels, healths, found, problems)
-    tables |= {"overlap": overlap_table(groups)} if groups else {}
-    tables |= {"baselines": baselines_table(baselines)} if baselines else {}
-    tables |= {"judgements": judgements_table(judged.cells)} if judged else {}
-    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], groups, baselines, judged)
+    extras = Extras(
+        method_groups=method_groups(panels, functools.partial(rng_for, run)),
+        baselines=baseline_views(run, panels),
+        capabilities=run_capabilities(run),
+        judged=load_judged(run, Store(run_dir / "store", create=False)),
+    )
+    tables = _tables(run, panels, healths, found, problems) | _extra_tables(extras)
+    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], extras)
     findings = [finding(p, found[p.slug], h) for p, h in zip(panels, healths, strict=True)]
     feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
     return _write(run_dir, page, tables, plots, findings, is_feasible=feasible)
@@ -121,6 +122,16 @@ def _tables(
 def _line(found: Finding, *sentences: str) -> str:
     method = f" ({found.method})" if found.method else ""
     return f"{found.model} on {found.data_set}{method}: {' '.join(sentences)}"
+
+
+def _extra_tables(extras: Extras) -> dict[str, pd.DataFrame]:
+    tables = {
+        "overlap": overlap_table(extras.method_groups),
+        "baselines": baselines_table(extras.baselines),
+        "capability": capability_table(extras.capabilities),
+        "judgements": judgements_table(extras.judged.cells) if extras.judged else pd.DataFrame(),
+    }
+    return {name: table for name, table in tables.items() if len(table)}
 
 
 def _write(

@@ -77,6 +77,7 @@ class Run:
         baselines: Rows of `baselines` in the run's scopes, of the settings below.
         baseline_settings: baseline_key → settings of a baseline, in the order of the jobs.
         decisions: Where a search made the run, why the trial of each cell ended; see `decisions_of`.
+        capability: Rows of `capability` in the run's scopes.
     """
 
     info: dict[str, Any]
@@ -90,6 +91,7 @@ class Run:
     baselines: pd.DataFrame
     baseline_settings: Mapping[str, Mapping[str, Any]]
     decisions: Mapping[str, str]
+    capability: pd.DataFrame
 
 
 def load_run(run_dir: Path) -> Run:
@@ -115,6 +117,7 @@ def load_run(run_dir: Path) -> Run:
         baselines=_baselines(store, scopes, list(baselines)),
         baseline_settings=baselines,
         decisions=decisions_of(store, info),
+        capability=_frame(store.read("capability", where=_within("scope_key", scopes))),
     )
 
 

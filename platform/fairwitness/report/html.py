@@ -12,7 +12,9 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from fairwitness.fur.capability.results import CellCapability
 from fairwitness.fur.faithfulness import ChosenRate
+from fairwitness.fur.methods import method_name
 from fairwitness.problems.problem import Problem
 from fairwitness.report import format as fmt
 from fairwitness.report.baselines import BaselineView
@@ -56,6 +58,23 @@ class PanelView:
 
 
 @dataclass(frozen=True)
+class Extras:
+    """What only some runs have; each has a section of its own, under these names in the template.
+
+    Attributes:
+        method_groups: Panels of several methods on the same CoTs.
+        baselines: Baselines beside ff-hard.
+        capabilities: General capability.
+        judged: What judges said; None where there are no judgements.
+    """
+
+    method_groups: Sequence[MethodGroup] = ()
+    baselines: Sequence[BaselineView] = ()
+    capabilities: Sequence[CellCapability] = ()
+    judged: Judged | None = None
+
+
+@dataclass(frozen=True)
 class Check:
     """One self-check of the run."""
 
@@ -74,9 +93,7 @@ def render(
     plots: Mapping[str, str],
     problems: Mapping[str, Problem],
     losses: pd.DataFrame,
-    groups: Sequence[MethodGroup] = (),
-    baselines: Sequence[BaselineView] = (),
-    judged: Judged | None = None,
+    extras: Extras,
 ) -> str:
     """The whole page. Equal arguments give equal text: the only times in it are the run's own.
 
@@ -88,9 +105,7 @@ def render(
         plots: Panel slug → SVG of its rates.
         problems: problem_key → problem.
         losses: Result of `skipped_failed_table`.
-        groups: Panels of several methods on the same CoTs.
-        baselines: Baselines beside ff-hard, where they were measured.
-        judged: What judges said; None where there are no judgements.
+        extras: What only some runs have.
     """
     views = _views(panels, healths, separations, plots, problems)
     checks, figures = split_health(run.health)
@@ -105,10 +120,9 @@ def render(
         figures=figures,
         groups=lost[:MAX_GROUPS],
         num_more_groups=max(0, len(lost) - MAX_GROUPS),
-        method_groups=groups,
-        baselines=baselines,
+        **vars(extras),
         panel_method=panel_method,
-        judged=judged,
+        method_name=method_name,
         max_items=MAX_ITEMS,
         min_specificity=min_specificity(run),
         rates=[fmt.rate(lr) for lr in sorted(run.unlearning["lr"].dropna().unique())],

@@ -135,6 +135,23 @@ def test_bytes_per_token_are_measured_and_hardly_depend_on_the_probe(
     assert all(parameter.grad is None for parameter in lm.model.parameters())
 
 
+@pytest.mark.parametrize("model_type", ["llama", "gpt2"])
+def test_dropout_keeps_one_byte_per_inner_activation(model_type: str, tiny_lm: Callable[[str], LanguageModel]) -> None:
+    """Its mask. The adapters' own narrow activations are kept with or without it."""
+    lm = tiny_lm(model_type)
+    (task,) = make_tasks(lm, 1)
+
+    def bytes_per_token(rank: int, dropout: float) -> int:
+        recipe = RecipeConfig(method=LoraConfig(rank=rank, dropout=dropout))
+        return memory_model(lm, task, recipe, 512).per_token_bytes
+
+    # The lower layer's activations need no gradient of their own, so its mask is not kept.
+    assert bytes_per_token(3, 0.1) - bytes_per_token(3, 0.0) == 48
+    assert bytes_per_token(7, 0.0) - bytes_per_token(3, 0.0) == 2 * 4 * 4
+    assert all(type(module).__name__ != "GroupedLora" for module in lm.model.modules())
+    assert not any(parameter.requires_grad for parameter in lm.model.parameters())
+
+
 def test_capacity_takes_the_size_asked_for_or_what_fits(
     tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

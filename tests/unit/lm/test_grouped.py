@@ -230,6 +230,31 @@ def test_entering_replaces_ff2_and_leaving_puts_the_very_modules_back(tiny_llama
     assert [id(module) for module in tiny_llama.model.modules()] == everything
 
 
+@pytest.mark.parametrize("model_type", ["llama", "gpt2"])
+def test_many_adapters_share_one_frozen_ff2(model_type: str, tiny_lm: Callable[[str], LanguageModel]) -> None:
+    """The base module is the model's own, and no pass makes a copy of its weights for each adapter."""
+    lm, num, rank = tiny_lm(model_type), 8, 2
+    adapters = GroupedFF2.lora(lm.model, lm.ff2_names, range(num), rank=rank, alpha=4.0, dropout=0.1)
+    bases = lm.ff2_modules()
+    assert sum(p.numel() for p in adapters.parameters()) == num * rank * sum(sum(m.weight.shape) for m in bases)
+    shapes: list[tuple[int, ...]] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        shapes.append(tuple(tensor.shape))
+        return tensor
+
+    with adapters, torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        grouped = lm.ff2_modules()
+        assert all(lora.base is base for lora, base in zip(grouped, bases, strict=True))
+        adapters.set_dropout(range(num))
+        lm.model(input_ids=torch.arange(20, 20 + 3 * num).view(num, 3)).logits.sum().backward()
+    # Per adapter there are the two narrow factors; nothing has the size of K bases.
+    whole = {(num, *shape) for base in bases for shape in (tuple(base.weight.shape), tuple(base.weight.T.shape))}
+    assert whole.isdisjoint(shapes)
+    assert (num, 48, rank) in shapes
+    assert all(base.weight.grad is None and not base.weight.requires_grad for base in bases)
+
+
 @pytest.mark.parametrize("method", ["full", "lora"])
 def test_only_the_variants_are_trained(method: str, tiny_lm: Callable[[str], LanguageModel]) -> None:
     lm = tiny_lm("gpt2")  # its FF2 has a bias, which is not part of what is trained
