@@ -15,7 +15,7 @@ SCHEMA = pa.schema(
         column("task_key", _TEXT, "the task in `unlearning`; null in a row about a question or about a whole cell"),
         column("cell_key", _TEXT, "the task's cell; null where there is none"),
         column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
-        column("attempt", _INT, "how often the task was tried, from 1; the last one counts", required=True),
+        column("attempt", _INT, "how often the task was tried, from 1; the last one counts"),
         column("model", _TEXT, "name or path of the model as configured", required=True),
         column("data_set", _TEXT, "name of the data set that the step is from", required=True),
         column("problem_id", _TEXT, "name of the problem that the step is from; null where there is no task"),
