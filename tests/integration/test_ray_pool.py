@@ -242,6 +242,36 @@ def test_nothing_outlives_the_driver() -> None:
         assert eventually(lambda gone=gone: not any(psutil.pid_exists(pid) for pid in gone), timeout_s=20.0)
 
 
+STOPPED = """
+import os, signal, sys, time
+sys.path[:0] = sys.argv[1:]
+from fairwitness.fleet.config import PoolConfig
+from fairwitness.fleet.factory import make_pool
+from fairwitness.launch.common import ended, set_up
+
+def act():
+    try:
+        with make_pool(PoolConfig(kind="ray", address="local")):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+    except KeyboardInterrupt:
+        # Longer than Ray's own handler would let the process live.
+        time.sleep(4)
+        raise
+    return 0
+
+set_up()
+sys.exit(ended(act))
+"""
+
+
+def test_sigterm_interrupts_and_does_not_abort() -> None:
+    command = [sys.executable, "-c", STOPPED, *sys.path]
+    stopped = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    assert stopped.returncode == 130, stopped.stderr
+    assert stopped.stderr.splitlines()[-1].startswith("interrupted; run the same command again")
+
+
 def test_make_pool_uses_the_connection_of_this_process(connection: Connection) -> None:
     with make_pool(PoolConfig(num_cpus_per_actor=0.25)) as pool:
         assert [outcome.value for outcome in pool.map(AdderSpec(1), [1])] == [2]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,12 +69,13 @@ def connect(address: str | None, *, log_to_driver: bool) -> Connection:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         _probe(address)
-        ray.init(
-            address=address,
-            log_to_driver=log_to_driver,
-            logging_level=logging.WARNING,
-            runtime_env=code_path.job_runtime_env(os.environ) or None,
-        )
+        with _own_sigterm():
+            ray.init(
+                address=address,
+                log_to_driver=log_to_driver,
+                logging_level=logging.WARNING,
+                runtime_env=code_path.job_runtime_env(os.environ) or None,
+            )
     except (OSError, ValueError, RuntimeError) as error:
         raise ResourceError(f"no Ray cluster at {address!r}: {_first_line(error)}; {_hint(address)}") from error
     return Connection(False, True, code_path.actor_runtime_env(os.environ.get("PYTHONPATH")))
@@ -110,7 +115,7 @@ def start_local(*, num_cpus: int | None = None, num_gpus: int | None = None, log
     os.environ.setdefault("RAY_worker_niceness", "0")
     _log.info("starting Ray on this machine")
     try:
-        with code_path.exported_python_path():
+        with code_path.exported_python_path(), _own_sigterm():
             ray.init(
                 address="local",
                 num_cpus=num_cpus,
@@ -122,6 +127,21 @@ def start_local(*, num_cpus: int | None = None, num_gpus: int | None = None, log
     except (OSError, ValueError, RuntimeError) as error:
         raise ResourceError(f"Ray cannot be started here: {_first_line(error)}; try --pool local") from error
     return Connection(True, True)
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Puts this process's own handler of SIGTERM back, if it has one.
+
+    `ray.init` sets two: one that exits, and one below Python that aborts the process three seconds after the signal,
+    whatever it is doing then.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(handler) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def look(connection: Connection) -> ClusterView:
