@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 REPORTED_PACKAGES = ("torch", "transformers", "tokenizers", "ray", "mlflow", "spacy", "numpy")
 EXIT_DONE, EXIT_SOME_FAILED, EXIT_INFEASIBLE, EXIT_INTERRUPTED = 0, 1, 3, 130
+RAY_COPIES = "working_dir_files"
+"""Folder in which Ray unpacks the working directories of submitted jobs."""
 COUNTED = ("ok", "skipped", "failed", "refused")
 
 
@@ -147,6 +149,12 @@ class JobRun:
             raise
 
     def _announce(self, earlier: Sequence[Mapping[str, Any]]) -> None:
+        if RAY_COPIES in self.dir.path.resolve().parts:
+            log.warning(
+                "results go into Ray's copy of the working directory, which ends with the cluster and is another one "
+                "after any change of a file: nothing would be resumed; set output.dir to a path that stays, for example "
+                "~/results"
+            )
         if not earlier:
             log.info("run %s: results go to %s", self.dir.name, self.dir.path)
             return
