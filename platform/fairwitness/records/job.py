@@ -152,7 +152,7 @@ class JobRun:
         if RAY_COPIES in self.dir.path.resolve().parts:
             log.warning(
                 "results go into Ray's copy of the working directory, which ends with the cluster and is another one "
-                "after any change of a file: nothing would be resumed; set output.dir to a path that stays, for example "
+                "after any change of a file: nothing would be resumed; set output.dir to a path that stays, such as "
                 "~/results"
             )
         if not earlier:
