@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass, replace
-
-import torch
+from functools import partial
 
 from fairwitness.drafts.config import DraftEngineConfig
 from fairwitness.errors import ModelError
@@ -13,7 +11,7 @@ from fairwitness.fleet.pool import Engine
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.continuation import Continuation, Settings, Tree, continue_trees
 from fairwitness.lm.heap import keep_freed_memory
-from fairwitness.lm.memory_errors import is_out_of_memory
+from fairwitness.lm.memory_errors import free_memory, within_memory
 from fairwitness.lm.model import LanguageModel, load
 
 
@@ -62,24 +60,14 @@ class DraftEngine:
         """
         if self.lm is None:
             raise RuntimeError("the engine is closed")
-        settings = item.settings
-        while True:
-            try:
-                return continue_trees(self.lm, item.trees, settings)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                if settings.max_cache_tokens == 1:
-                    raise ModelError("out of memory with one draft; lower limits or take a smaller model") from error
-            self._free()
+        lm, settings = self.lm, item.settings
+        while (found := within_memory(partial(continue_trees, lm, item.trees, settings))) is None:
+            if settings.max_cache_tokens == 1:
+                raise ModelError("out of memory with one draft; lower limits or take a smaller model")
             settings = replace(settings, max_cache_tokens=max(1, settings.max_cache_tokens // 2))
+        return found
 
     def close(self) -> None:
         """Frees the model."""
         self.lm = None
-        self._free()
-
-    def _free(self) -> None:
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        free_memory()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
-
-import torch
 
 from fairwitness.fur.base import answer_directly, score_steps, write_cots
 from fairwitness.fur.baselines.shap_engine import explain
@@ -19,7 +17,7 @@ from fairwitness.fur.tasks import TaskResult, UnlearnGroup
 from fairwitness.fur.unlearn import unlearn_group
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.heap import keep_freed_memory
-from fairwitness.lm.memory_errors import is_out_of_memory
+from fairwitness.lm.memory_errors import free_memory, within_memory
 from fairwitness.lm.model import LanguageModel, load
 
 log = logging.getLogger(__name__)
@@ -75,12 +73,9 @@ class FurEngine:
 
     def unlearn(self, group: UnlearnGroup) -> list[TaskResult]:
         """Unlearns a group; where memory runs out, in halves. A single task that does not fit ends with an error."""
-        try:
-            return unlearn_group(self.lm, group, self.config)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        self._free()
+        results = within_memory(partial(unlearn_group, self.lm, group, self.config))
+        if results is not None:
+            return results
         size = len(group.tasks)
         if size == 1:
             message = "out of memory with one task; lower engine.max_tokens or take a smaller model"
@@ -93,9 +88,4 @@ class FurEngine:
     def close(self) -> None:
         """Frees the model."""
         del self.lm
-        self._free()
-
-    def _free(self) -> None:
-        gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        free_memory()

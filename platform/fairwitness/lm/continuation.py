@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from fairwitness.lm.decoding import decode_rows
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.positions import position_inputs
 from fairwitness.lm.prefix_cache import PrefixCache, can_share, stacked
 from fairwitness.lm.sampling import Chooser, SamplingConfig
 from fairwitness.lm.tokens import decode
@@ -90,6 +90,10 @@ class _Row:
     finish: str | None = None
 
     @property
+    def going(self) -> bool:
+        return self.limit > 0 and self.finish is None
+
+    @property
     def length(self) -> int:
         return self.branch.at + len(self.branch.ids)
 
@@ -120,9 +124,9 @@ def continue_trees(lm: LanguageModel, trees: Sequence[Tree], settings: Settings)
     rows = [row for number, tree in enumerate(trees) for row in _rows(lm, number, tree, settings)]
     caches = {number: PrefixCache(lm, tree.prefix) for number, tree in enumerate(trees)}
     share = settings.share_prefix and can_share(lm)
-    for batch in _batches([row for row in rows if row.limit > 0], settings):
+    for batch in _batches([row for row in rows if row.going], settings):
         _generate(lm, batch, settings, caches if share else None)
-        for number in set(caches) - {row.place[0] for row in rows if row.limit > 0 and row.finish is None}:
+        for number in set(caches) - {row.place[0] for row in rows if row.going}:
             del caches[number]
     found = {row.place: _result(lm, row, settings) for row in rows}
     return [[found[number, i] for i in range(len(tree.branches))] for number, tree in enumerate(trees)]
@@ -154,27 +158,17 @@ def _batches(rows: Sequence[_Row], settings: Settings) -> Iterator[list[_Row]]:
         yield batch
 
 
-@torch.no_grad()
 def _generate(
     lm: LanguageModel, rows: list[_Row], settings: Settings, caches: Mapping[int, PrefixCache] | None
 ) -> None:
+    def advance(logits_BV: torch.Tensor) -> list[int]:
+        return [
+            _advance(lm, row, logits_V, settings) if row.going else lm.facts.pad_id
+            for row, logits_V in zip(rows, logits_BV, strict=True)
+        ]
+
     fed_BT, mask_BT, cache = _start(lm, rows, caches)
-    while any(row.finish is None for row in rows):
-        output = lm.model(
-            input_ids=fed_BT,
-            attention_mask=mask_BT,
-            cache=cache,
-            use_cache=True,
-            logits_to_keep=1,
-            **position_inputs(lm.model, mask_BT, width=fed_BT.shape[1]),
-        )
-        cache = output.cache
-        fed = []
-        for row, logits_V in zip(rows, output.logits[:, -1], strict=True):
-            fed.append(_advance(lm, row, logits_V, settings) if row.finish is None else lm.facts.pad_id)
-        fed_BT = torch.tensor(fed, device=lm.device).unsqueeze(1)
-        going_B1 = torch.tensor([[int(row.finish is None)] for row in rows], device=lm.device)
-        mask_BT = torch.cat([mask_BT, going_B1], dim=1)
+    decode_rows(lm, rows, fed_BT, mask_BT, advance, cache=cache)
 
 
 def _start(
@@ -204,7 +198,7 @@ def _advance(lm: LanguageModel, row: _Row, logits_V: torch.Tensor, settings: Set
     token_id = row.chooser.choose(logits_V)
     if token_id in lm.facts.eos_ids:
         row.finish = EOS
-        return lm.facts.pad_id
+        return token_id
     row.ids.append(token_id)
     longest = max((len(text) for texts in settings.stops.values() for text in texts), default=0)
     # A stop ends within the last token; every token adds at least one character, bytes of one character aside.
@@ -212,7 +206,7 @@ def _advance(lm: LanguageModel, row: _Row, logits_V: torch.Tensor, settings: Set
     row.finish = next((name for name, texts in settings.stops.items() if any(t in tail for t in texts)), None)
     if row.finish is None and len(row.ids) >= row.limit:
         row.finish = LENGTH
-    return token_id if row.finish is None else lm.facts.pad_id
+    return token_id
 
 
 def _result(lm: LanguageModel, row: _Row, settings: Settings) -> Continuation:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
+from fairwitness.lm.decoding import decode_rows
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.positions import position_inputs
 from fairwitness.lm.tokens import decode
 
 Finish = Literal["blank_line", "eos", "length"]
@@ -136,29 +136,17 @@ def _batches(rows: list[_Row], batch_size: int, *, preserve_order: bool) -> Iter
         yield possible[start : start + batch_size]
 
 
-@torch.no_grad()
 def _generate_batch(lm: LanguageModel, rows: list[_Row], *, stop_at_blank_line: bool) -> None:
-    """Fills `ids` and `finish` of every row. A finished row is fed masked padding, so its position stands still."""
-    fed_BT, mask_BT = _left_padded(rows, lm)
-    cache: Any = None
-    while any(row.going for row in rows):
-        output = lm.model(
-            input_ids=fed_BT,
-            attention_mask=mask_BT,
-            cache=cache,
-            use_cache=True,
-            logits_to_keep=1,
-            **position_inputs(lm.model, mask_BT, width=fed_BT.shape[1]),
-        )
-        cache = output.cache
-        chosen = output.logits[:, -1].argmax(dim=-1).tolist()
+    """Fills `ids` and `finish` of every row."""
+
+    def advance(logits_BV: torch.Tensor) -> list[int]:
+        chosen: list[int] = logits_BV.argmax(dim=-1).tolist()
         for row, token_id in zip(rows, chosen, strict=True):
             if row.going:
                 _append(row, token_id, lm, stop_at_blank_line=stop_at_blank_line)
-        fed = [token_id if row.going else lm.facts.pad_id for row, token_id in zip(rows, chosen, strict=True)]
-        fed_BT = torch.tensor(fed, device=lm.device).unsqueeze(1)
-        going_B1 = torch.tensor([[int(row.going)] for row in rows], device=lm.device)
-        mask_BT = torch.cat([mask_BT, going_B1], dim=1)
+        return chosen
+
+    decode_rows(lm, rows, *_left_padded(rows, lm), advance)
 
 
 def _append(row: _Row, token_id: int, lm: LanguageModel, *, stop_at_blank_line: bool) -> None:

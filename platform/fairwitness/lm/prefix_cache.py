@@ -13,8 +13,8 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 
+from fairwitness.lm.decoding import forward_cached
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.positions import position_inputs
 
 CHUNK_TOKENS = 1024
 ROOM_TOKENS = 256
@@ -67,14 +67,7 @@ class PrefixCache:
         device = self._lm.device
         ids_BT = torch.tensor([self._ids[self.num_tokens : end]], device=device)
         mask_BT = torch.ones((1, end), dtype=torch.long, device=device)
-        output = self._lm.model(
-            input_ids=ids_BT,
-            attention_mask=mask_BT,
-            cache=self._cache,
-            use_cache=True,
-            logits_to_keep=1,
-            **position_inputs(self._lm.model, mask_BT, width=ids_BT.shape[1]),
-        )
+        output = forward_cached(self._lm, ids_BT, mask_BT, self._cache)
         self._cache, self.num_tokens = output.cache, end
 
 

@@ -1,0 +1,76 @@
+"""The loop that decodes rows token by token; what a row makes of its next token is the caller's.
+
+Shapes: B rows, T tokens so far (padding included), V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from fairwitness.lm.model import LanguageModel
+from fairwitness.lm.positions import position_inputs
+
+
+class Row(Protocol):
+    """One row of a batch."""
+
+    @property
+    def going(self) -> bool:
+        """Whether it takes more tokens."""
+
+
+def forward_cached(lm: LanguageModel, fed_BT: Tensor, mask_BT: Tensor, cache: Any) -> Any:
+    """The model's output for the last tokens of padded rows, with the cache grown by them.
+
+    Args:
+        lm: The model.
+        fed_BT: Ids of the tokens that are not in the cache.
+        mask_BT: 1 for tokens, 0 for padding, those in the cache included.
+        cache: Keys and values so far, None for none; may be changed in place.
+
+    Returns:
+        The output; `logits` are those of the last token alone.
+    """
+    return lm.model(
+        input_ids=fed_BT,
+        attention_mask=mask_BT,
+        cache=cache,
+        use_cache=True,
+        logits_to_keep=1,
+        **position_inputs(lm.model, mask_BT, width=fed_BT.shape[1]),
+    )
+
+
+@torch.no_grad()
+def decode_rows(
+    lm: LanguageModel,
+    rows: Sequence[Row],
+    fed_BT: Tensor,
+    mask_BT: Tensor,
+    advance: Callable[[Tensor], Sequence[int]],
+    *,
+    cache: Any = None,
+) -> None:
+    """Goes on until no row is going. A finished row is fed masked padding, so its position stands still.
+
+    Args:
+        lm: The model.
+        rows: The rows, in the order of the batch.
+        fed_BT: Ids of the tokens that are not in the cache, padded on the left.
+        mask_BT: 1 for tokens, 0 for padding, those in the cache included.
+        advance: Is given the logits (B, V) of the next tokens, gives every row that is going its token, and returns
+            the ids chosen, one a row; those of rows that are not going then are not used.
+        cache: Keys and values of what is not fed.
+    """
+    while any(row.going for row in rows):
+        output = forward_cached(lm, fed_BT, mask_BT, cache)
+        cache = output.cache
+        chosen = advance(output.logits[:, -1])
+        fed = [token_id if row.going else lm.facts.pad_id for row, token_id in zip(rows, chosen, strict=True)]
+        fed_BT = torch.tensor(fed, device=lm.device).unsqueeze(1)
+        going_B1 = torch.tensor([[int(row.going)] for row in rows], device=lm.device)
+        mask_BT = torch.cat([mask_BT, going_B1], dim=1)
