@@ -59,7 +59,8 @@ class EngineClient:
         """The held-out questions with the base model's answers.
 
         Raises:
-            DataError: None can be answered.
+            DataError: None fits into the context.
+            ModelError: One that fits could not be answered.
         """
         with at_work(f"{self.study.label}: held-out answers"):
             found = held_out_answers(self.study, self.pool, self.spec)

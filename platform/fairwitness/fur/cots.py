@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,6 +11,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from fairwitness.errors import ModelError
 from fairwitness.fleet.pool import EngineSpec, Pool
 from fairwitness.fur.items import AnswerItem, CotItem, CotOutcome, CotRequest, CotSteps, StepScoreItem
 from fairwitness.fur.sets import CotStep, cot_steps
@@ -19,6 +21,8 @@ from fairwitness.lm.scoring import LetterAnswer
 from fairwitness.lm.tokens import decode
 from fairwitness.problems.problem import Problem
 from fairwitness.records.store import Store
+
+log = logging.getLogger(__name__)
 
 QUESTIONS_PER_ITEM = 64
 COTS_PER_ITEM = 32
@@ -96,13 +100,31 @@ def answer_questions(
 
 
 def held_out_answers(study: Study, pool: Pool, spec: EngineSpec) -> tuple[HeldOut, ...]:
-    """The held-out questions with the base model's answers, computed once; one without an answer is left out."""
-    answers = answer_questions(study, pool, spec, study.data.selection.held_out)
-    return tuple(
-        HeldOut(question_of(study, problem), answer.index)
-        for problem in study.data.selection.held_out
-        if isinstance(answer := answers[problem.problem_id], LetterAnswer)
-    )
+    """The held-out questions with the base model's answers, computed once; one that does not fit is left out.
+
+    Specificity is a share of these answers, so a question is never left out for a failure that may pass.
+
+    Raises:
+        ModelError: A question that fits could not be answered.
+    """
+    held_out = study.data.selection.held_out
+    answers = answer_questions(study, pool, spec, held_out)
+    found = []
+    for problem in held_out:
+        answer, question = answers[problem.problem_id], question_of(study, problem)
+        if isinstance(answer, LetterAnswer):
+            found.append(HeldOut(question, answer.index))
+        elif len(question.ids) <= study.facts.context_length:
+            raise ModelError(
+                f"{study.label}: held-out question {problem.problem_id} was not answered ({answer}); the same command "
+                "tries again"
+            )
+    if len(found) < len(held_out):
+        log.warning(
+            "%s: %d of %d held-out questions do not fit into the model's context and are left out",
+            study.label, len(held_out) - len(found), len(held_out),
+        )  # fmt: skip
+    return tuple(found)
 
 
 def write_records(study: Study, pool: Pool, spec: EngineSpec, problems: Sequence[Problem]) -> Iterator[list[CotRecord]]:

@@ -83,6 +83,8 @@ def build_report(run_dir: Path) -> ReportPaths:
         judged=load_judged(run, Store(run_dir / "store", create=False)),
     )
     tables = _tables(run, panels, healths, found, problems) | _extra_tables(extras)
+    # Without rows some have no columns either, and such a file cannot be read.
+    tables = {name: table for name, table in tables.items() if len(table.columns)}
     page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], extras)
     findings = [finding(p, found[p.slug], h) for p, h in zip(panels, healths, strict=True)]
     feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)

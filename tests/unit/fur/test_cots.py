@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from fairwitness.errors import ModelError
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fleet.local import LocalPool
 from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
@@ -129,6 +130,11 @@ def test_held_out_question_that_does_not_fit_is_left_out(study: Study, pool: Loc
     longer = selection._replace(held_out=(*selection.held_out, long_problem(700)))
     changed = replace(study, data=replace(study.data, selection=longer))
     assert len(held_out_answers(changed, pool, engine_spec(study))) == len(selection.held_out)
+
+
+def test_held_out_question_that_fits_is_never_left_out(study: Study, pool: LocalPool) -> None:
+    with pytest.raises(ModelError, match=r"held-out question \S+ was not answered \(worker died\)"):
+        held_out_answers(study, BrokenPool(pool, answers=False), engine_spec(study))
 
 
 class BrokenPool:

@@ -275,6 +275,7 @@ def test_a_run_that_measured_nothing_has_a_report(make_run: Callable[..., Path],
     report = build_report(directory)
     assert "No problem was asked yet." in report.html.read_text(encoding="utf-8")
     assert len(read(report, "skipped_failed")) == 1
+    assert all(len(pd.read_csv(path).columns) for path in report.csv.values())
 
 
 def test_a_run_killed_before_its_first_task_has_a_report(make_run: Callable[..., Path], tmp_path: Path) -> None:
