@@ -9,22 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fairwitness.errors import StoreError
+from fairwitness.fur.capability.results import CellCapability
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
 from fairwitness.fur.judging.results import JudgedCell
 from fairwitness.problems.problem import Problem
-from fairwitness.records.conditions import one_of
 from fairwitness.records.store import Store
+from fairwitness.report.capability import run_capabilities
 from fairwitness.report.data import Run, load_run
 from fairwitness.report.judgements import load_judged
 from fairwitness.report.panels import Panel, build_panels, rng_for
 from fairwitness.report.paper.published import published
 from fairwitness.report.truth import problem_from_row
-
-FOLLOWING = ("capability",)
-"""Tables that jobs after the sweep fill."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +33,7 @@ class Entry:
         run_name: Its name.
         panel: What the sweep measured.
         problems: problem_key → problem.
-        following: Rows of the tables of `FOLLOWING` in the panel's scope.
+        capabilities: General capability at every rate, where it was measured.
         label: The model, with method and run where others have the same model: a line of a table.
         base_label: The same without the method.
     """
@@ -45,7 +42,7 @@ class Entry:
     run_name: str
     panel: Panel
     problems: Mapping[str, Problem]
-    following: Mapping[str, pd.DataFrame]
+    capabilities: tuple[CellCapability, ...] = ()
     label: str = ""
     base_label: str = ""
 
@@ -73,10 +70,11 @@ class Entry:
         """A generator that depends on the run's seed, the panel and what it is for."""
         return rng_for(self.run, self.panel.slug, *names)
 
-    def of_cell(self, table: str) -> pd.DataFrame:
-        """The rows of a following table that belong to the shown rate."""
-        rows = self.following[table]
-        return rows[rows["cell_key"] == (self.cell.cell_key if self.cell else None)]
+    @property
+    def capability(self) -> CellCapability | None:
+        """General capability at the shown rate, on the largest set of questions; None where it was not measured."""
+        own = [one for one in self.capabilities if self.cell and one.cell_key == self.cell.cell_key]
+        return max(own, key=lambda one: one.num_questions, default=None)
 
     def printed(self, table: str, measure: str, lr: float | None = None) -> str | None:
         """The paper's own figure; none for LoRA, which its tables do not have."""
@@ -166,32 +164,25 @@ def load_paper(run_dirs: Sequence[Path]) -> PaperData:
     for run_dir, name in zip(run_dirs, names, strict=True):
         parent = f"{run_dir.resolve().parent.name}/" if names.count(name) > 1 else ""
         run = load_run(run_dir)
-        entries += _entries(run_dir, run, f"{parent}{name}")
+        entries += _entries(run, f"{parent}{name}")
         cells = load_judged(run, Store(run_dir / "store", create=False))
         judged.append(JudgedRun(f"{parent}{name}", cells.cells if cells else ()))
     _refuse_doubles(entries)
     return PaperData(tuple(_labelled(entries)), tuple(judged))
 
 
-def _entries(run_dir: Path, run: Run, run_name: str) -> list[Entry]:
-    scopes = sorted(set(run.cots["scope_key"]) | set(run.unlearning["scope_key"]))
-    store = Store(run_dir / "store", create=False)
-    following = {name: _rows(store, name, scopes) for name in FOLLOWING}
+def _entries(run: Run, run_name: str) -> list[Entry]:
+    capabilities = run_capabilities(run)
     pairs = ((str(row["key"]), problem_from_row(row)) for row in run.problems.to_dict("records"))
     problems = {key: problem for key, problem in pairs if problem is not None}
 
     def entry(panel: Panel) -> Entry:
-        own = {name: rows[rows["scope_key"] == panel.scope_key] for name, rows in following.items()}
+        own = tuple(one for one in capabilities if one.scope_key == panel.scope_key)
         return Entry(run, run_name, panel, problems, own)
 
     models, data_sets = (_order(run.info[column]) for column in ("models", "data_sets"))
     panels = sorted(build_panels(run), key=lambda p: (_place(models, p.model), _place(data_sets, p.data_set)))
     return [entry(panel) for panel in panels]
-
-
-def _rows(store: Store, table: str, scopes: Sequence[str]) -> pd.DataFrame:
-    rows: pd.DataFrame = store.read(table, where=one_of("scope_key", scopes)).to_pandas()
-    return rows.sort_values("key", kind="stable", ignore_index=True)
 
 
 def _order(named: Sequence[str] | None) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fairwitness.report.capability import run_capabilities
+from fairwitness.report.data import load_run
 from fairwitness.report.paper.data import PaperData, load_paper
 from fairwitness.report.paper.exhibit import Cell, Exhibit
 from fairwitness.report.paper.matrix import NO_RATE
@@ -17,7 +19,6 @@ from fairwitness.report.paper.table_5 import table_5
 from fairwitness.report.paper.table_6 import table_6
 from fairwitness.report.paper.table_8 import table_8
 from fairwitness.report.paper.table_11 import table_11
-from fairwitness.stats.bootstrap import wilson
 from tests.unit.report.paper.conftest import HIGH, LOW, MIDDLE, cell_key, scope_key
 
 
@@ -75,24 +76,34 @@ def _capability(data_set: str, problem: int, after: int, lr: float = MIDDLE) -> 
         "method": "ff2",
         "capability_set": "mmlu",
         "capability_revision": "c1",
+        "problem_key": f"p{problem}",
         "num_questions": 40,
+        "gold_letters": ["A"] * 40,
+        "letters_before": _right(24),
+        "letters_after": _right(after),
         "num_correct_before": 24,
         "num_correct_after": after,
         "status": "ok",
     }
 
 
+def _right(number: int) -> list[str]:
+    return ["A"] * number + ["B"] * (40 - number)
+
+
 def test_table_1_with_general_capability(make_run: Callable[..., Path], tmp_path: Path) -> None:
     failed = {**_capability("pets", 2, 0), "status": "failed", "reason": "out of memory"}
     other_rate = _capability("pets", 0, 1, lr=HIGH)
     rows = [_capability("pets", 0, 24), _capability("pets", 1, 20), failed, other_rate]
-    exhibit = table_1(load_paper([make_run(tmp_path, models=["own"], tables={"capability": rows})]))
+    run_dir = make_run(tmp_path, models=["own"], tables={"capability": rows})
+    exhibit = table_1(load_paper([run_dir]))
     pets = line(exhibit.frame, data_set="pets")
     assert (pets["capability_before"], pets["capability_before_denominator"]) == (0.6, 40)
-    assert (pets["capability_before_low"], pets["capability_before_high"]) == wilson(24, 40)
     assert (pets["capability_after"], pets["capability_after_numerator"]) == (0.55, 44)
-    assert (pets["capability_after_num_problems"], pets["num_capability_tasks"]) == (2, 2)
-    assert pets["num_capability_not_ok"] == 1
+    assert (pets["capability_set"], pets["num_capability_steps"], pets["num_capability_failed"]) == ("mmlu", 2, 1)
+    (same,) = [one for one in run_capabilities(load_run(run_dir)) if one.cell_key == cell_key("own", "pets", MIDDLE)]
+    for name, one in (("before", same.before), ("after", same.after)):  # as in the run's own report
+        assert (pets[f"capability_{name}_low"], pets[f"capability_{name}_high"]) == (one.low, one.high)
     assert pd.isna(line(exhibit.frame, data_set="arc_challenge")["capability_after"])
     assert shown(exhibit, "own")[0].text == "60.0"
     assert not any("jobs/fur_capability.py" in note for note in exhibit.notes)
