@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Literal
 
-import numpy as np
-
-from fairwitness.config import fingerprint
 from fairwitness.drafts.blocks import Place, places
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.interventions import INTERVENTIONS, InsertionType, Situation
 from fairwitness.drafts.records import DraftRecord
+from fairwitness.problems.draws import item_rng
 from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of
 
@@ -53,16 +51,11 @@ class Counterfactual:
     reason: str | None = None
 
 
-def rng_of(seed: int, *item: str | int) -> np.random.Generator:
-    """A generator that depends on the run's seed and the item's name alone."""
-    return np.random.default_rng(int(fingerprint([seed, *item]), 16))
-
-
 def other_letter(problem: Problem, conclusion: str, *, seed: int) -> str:
     """A letter that is neither concluded nor, where there are three or more, the gold one; drawn by seed."""
     letters = [letter for letter in ascii_uppercase[: len(problem.choices)] if letter != conclusion]
     wrong = [letter for letter in letters if letter != problem.gold] or letters
-    return wrong[int(rng_of(seed, problem.problem_id, "other letter").integers(len(wrong)))]
+    return wrong[int(item_rng(seed, problem.problem_id, "other letter").integers(len(wrong)))]
 
 
 def counterfactuals(

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fairwitness.drafts.faithful import reliance
-from fairwitness.drafts.plan import rng_of
+from fairwitness.problems.draws import item_rng
 from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
 
 PLACE = ("model", "data_set", "source")
@@ -103,7 +103,7 @@ def _rates(rows: pd.DataFrame, by: Sequence[str], value: str, seed: int, *, is_r
         known = group[group[value].notna()]
         estimate = undefined("no continuation of this group has a verdict")
         if len(known):
-            rng = rng_of(seed, value, *named.values())
+            rng = item_rng(seed, value, *named.values())
             values = known[value].astype(float).to_numpy(dtype=np.float64)
             estimate = cluster_mean(values, known["problem_id"].to_numpy(dtype=str), rng=rng, is_rate=is_rate)
         found.append(Rate(named, estimate, len(group), len(group) - len(known)))

@@ -9,11 +9,12 @@ from typing import NamedTuple
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.corrupt import corrupt_by_rules
 from fairwitness.drafts.interventions import INTERVENTIONS
-from fairwitness.drafts.plan import other_letter, rng_of
+from fairwitness.drafts.plan import other_letter
 from fairwitness.drafts.records import DraftRecord
 from fairwitness.drafts.study import DraftStudy
 from fairwitness.judges.protocol import ChatModel, ChatPrompt
 from fairwitness.judges.template import load_template
+from fairwitness.problems.draws import item_rng
 from fairwitness.text.conclusions import find_conclusion
 from fairwitness.text.prompts import choices_block
 
@@ -58,7 +59,7 @@ class Writer:
                 corrupt_by_rules(
                     record.problem.choices,
                     _index(record),
-                    rng=rng_of(self._config.seed, record.problem.problem_id, "corrupt"),
+                    rng=item_rng(self._config.seed, record.problem.problem_id, "corrupt"),
                 )
                 for record in records
             ]

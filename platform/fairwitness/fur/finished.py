@@ -20,9 +20,9 @@ from fairwitness.fur.cots import CotRecord, stored_records
 from fairwitness.fur.faithfulness import ChosenRate, Infeasible, cell_faithfulness
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.decisions import choose_searched, decisions_of
-from fairwitness.fur.sets import item_rng
 from fairwitness.fur.study import Study, prepare_studies
 from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.problems.draws import item_rng
 from fairwitness.records.data_set import Loader
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from fairwitness.fur.cots import CotRecord, question_of
 from fairwitness.fur.rows import Row, place_key, task_key, unmeasured_row
-from fairwitness.fur.sets import draw_retain, item_rng
+from fairwitness.fur.sets import draw_retain
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import HeldOut, StepTokens, UnlearnGroup, UnlearnTask
+from fairwitness.problems.draws import item_rng
 
 DISAGREE = "direct and CoT answers differ"
 NO_OTHERS = "no other problem has an eligible cot_step to retain"

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from fairwitness.config import fingerprint
 from fairwitness.fur.config import EligibleRule, RecipeConfig
 from fairwitness.fur.tasks import Ids, StepTokens
+from fairwitness.problems.draws import item_rng
 from fairwitness.text.alignment import align_tokens, content_positions, tokens_of_steps
 from fairwitness.text.content_words import content_words_in
 from fairwitness.text.segmentation import segment
@@ -134,8 +132,3 @@ def draw_retain(
         steps[int(item_rng(seed, problem_id, cot_step_index, name).integers(len(steps)))]
         for name, steps in usable[: recipe.num_retain]
     )
-
-
-def item_rng(seed: int, *item: str | int) -> np.random.Generator:
-    """A generator that depends on the run's seed and the item's name alone."""
-    return np.random.default_rng(int(fingerprint([seed, *item]), 16))

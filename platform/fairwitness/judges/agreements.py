@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from fairwitness.config import fingerprint
 from fairwitness.errors import DataError
 from fairwitness.judges.agreement import Agreement, cohens_kappa
+from fairwitness.problems.draws import item_rng
 
 PUBLISHED_VERDICTS = {"yes": "same", "no": "different", "unclear": "unclear"}
 """First word of a published reply to "Do the reasoning chains argue for the same answer option?" → verdict."""
@@ -53,7 +53,7 @@ def pair_agreements(judgements: pd.DataFrame, *, seed: int = 0) -> list[PairAgre
             agreement = cohens_kappa(
                 first["verdict"].tolist(),
                 second["verdict"].tolist(),
-                rng=np.random.default_rng(int(fingerprint([seed, str(kind), a, b]), 16)),
+                rng=item_rng(seed, str(kind), a, b),
                 clusters_N=(first["data_set"] + "\0" + first["problem_id"]).tolist(),
             )
             only = (len(by_judge[a]) - len(shared), len(by_judge[b]) - len(shared))

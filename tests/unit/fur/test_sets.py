@@ -11,7 +11,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.sets import CotStep, cot_steps, draw_retain, item_rng
+from fairwitness.fur.sets import CotStep, cot_steps, draw_retain
 from fairwitness.fur.tasks import StepTokens
 from fairwitness.lm.tokens import decode, encode
 from tests.helpers.tiny_tokenizers import byte_level_tokenizer, metaspace_tokenizer
@@ -223,11 +223,3 @@ def test_reference_option_retains_one() -> None:
     first = owners(draw_retain(pool, "p3", 1, RecipeConfig(), seed=0))[0]
     assert [step.ids for step in drawn] == [(first, 0)]
     assert draw_retain(make_pool(1), "p0", 0, recipe, seed=0) == ()
-
-
-def test_item_rng_depends_on_every_part() -> None:
-    def draw(seed: int, *item: str | int) -> int:
-        return int(item_rng(seed, *item).integers(2**62))
-
-    assert draw(0, "p", 1) == draw(0, "p", 1)
-    assert len({draw(0, "p", 1), draw(1, "p", 1), draw(0, "q", 1), draw(0, "p", 2), draw(0, "p", 1, "task")}) == 5

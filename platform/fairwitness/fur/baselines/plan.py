@@ -25,10 +25,10 @@ from fairwitness.fur.baselines.step_texts import CotText, StepText
 from fairwitness.fur.baselines.writers import Purpose, StepWriter
 from fairwitness.fur.cots import CotRecord
 from fairwitness.fur.items import CotRequest, ShapRequest
-from fairwitness.fur.sets import item_rng
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import Question
 from fairwitness.lm.tokens import decode, encode_continuation
+from fairwitness.problems.draws import item_rng
 
 PURPOSES: Mapping[str, Purpose] = {"add_mistake": "mistake", "paraphrase": "paraphrase"}
 """What the baselines that change the words of steps need."""

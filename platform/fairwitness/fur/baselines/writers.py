@@ -12,8 +12,8 @@ from fairwitness.errors import ConfigError
 from fairwitness.fur.baselines.altered import NotAltered
 from fairwitness.fur.baselines.step_texts import StepText
 from fairwitness.fur.cots import CotRecord
-from fairwitness.fur.sets import item_rng
 from fairwitness.fur.study import Study
+from fairwitness.problems.draws import item_rng
 from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of
 

@@ -11,10 +11,10 @@ from fairwitness.fur.cots import CotRecord, question_of, too_long
 from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.fur.finished import FinishedStudy
 from fairwitness.fur.schedule import Planned, make_schedule
-from fairwitness.fur.sets import item_rng
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import Question
 from fairwitness.problems.config import DataConfig
+from fairwitness.problems.draws import item_rng
 from fairwitness.problems.problem import Problem
 from fairwitness.records.data_set import DataSet, Loader, prepare_data_sets
 from fairwitness.records.keys import key_of

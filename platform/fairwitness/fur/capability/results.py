@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from fairwitness.fur.sets import item_rng
+from fairwitness.problems.draws import item_rng
 from fairwitness.stats.bootstrap import Estimate, Floats, cluster_codes, cluster_ratio
 
 NOTHING_CHANGED = "no answer changed, so resampling has nothing to draw from"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fairwitness.fur.judging.pairs import VERDICTS
 from fairwitness.fur.judging.rows import KIND
-from fairwitness.fur.sets import item_rng
+from fairwitness.problems.draws import item_rng
 from fairwitness.records.conditions import one_of
 from fairwitness.records.store import Store
 from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from fairwitness.fur.sets import item_rng
+from fairwitness.problems.draws import item_rng
 
 Bin = Literal["negative", "neutral", "moderate", "high"]
 BINS: tuple[Bin, ...] = get_args(Bin)

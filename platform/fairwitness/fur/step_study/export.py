@@ -12,13 +12,13 @@ from typing import Any
 
 from fairwitness.config import fingerprint
 from fairwitness.errors import InfeasibleError, StoreError
-from fairwitness.fur.sets import item_rng
 from fairwitness.fur.step_study.bins import Bin, Drawn, bin_of, draw
 from fairwitness.fur.step_study.form import render_form
 from fairwitness.fur.step_study.pages import Page, read_pages
 from fairwitness.fur.step_study.ratings_file import ITEM, RATER, RATING, SHEET_NAME
 from fairwitness.fur.step_study.scale import LABELS
 from fairwitness.fur.step_study.steps import Group, Step, read_groups
+from fairwitness.problems.draws import item_rng
 from fairwitness.records.parts import unwritable
 from fairwitness.records.run_dir import RunDirectory, run_rows
 

@@ -16,9 +16,9 @@ from fairwitness.errors import ConfigError, StoreError
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, cell_faithfulness
 from fairwitness.fur.methods import method_name
 from fairwitness.fur.search.decisions import choose_searched, decisions_of
-from fairwitness.fur.sets import item_rng
 from fairwitness.fur.step_results import step_results
 from fairwitness.fur.step_study.bins import Candidate
+from fairwitness.problems.draws import item_rng
 from fairwitness.records.conditions import one_of
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store

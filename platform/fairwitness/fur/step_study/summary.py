@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from fairwitness.fur.sets import item_rng
 from fairwitness.fur.step_study.bins import BINS, Bin
+from fairwitness.problems.draws import item_rng
 from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
 from fairwitness.stats.correlation import Correlation, pearson, spearman
 
