@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "schemas" / "config"
 
 
-@pytest.mark.parametrize("job", ["fur_sweep", "fur_baselines", "draft_faithfulness"])
+@pytest.mark.parametrize("job", sorted(path.name.partition(".")[0] for path in FOLDER.glob("*.schema.json")))
 def test_schema_file_is_current(job: str) -> None:
     from fairwitness.launch.jobs import JOB_CONFIGS
 

@@ -14,6 +14,7 @@ from fairwitness.judges.config import JudgeConfig, RulesConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.sampling import SamplingConfig
 from fairwitness.problems.config import DataConfig
+from fairwitness.records.run_dir import OutputConfig
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.text.think_tags import Tags
 
@@ -77,13 +78,6 @@ class DraftEngineConfig(Config):
     """Tokens, padding included, that the rows of one batch may have at their end."""
     drafts_per_item: int = Field(8, ge=1, le=1024)
     """Drafts that a worker is handed at once."""
-
-
-class OutputConfig(Config):
-    """Where results are written."""
-
-    dir: str = Field("results", min_length=1)
-    """Folder of all runs; this run is in `<dir>/<name>`."""
 
 
 class DraftFaithfulnessConfig(Config):

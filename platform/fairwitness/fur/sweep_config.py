@@ -14,14 +14,8 @@ from fairwitness.fur.config import CotConfig, EngineConfig, FullFF2Config, Measu
 from fairwitness.fur.methods import MethodConfig, Rate
 from fairwitness.lm.config import ModelConfig
 from fairwitness.problems.config import DataConfig
+from fairwitness.records.run_dir import OutputConfig
 from fairwitness.records.tracker import TrackingConfig
-
-
-class OutputConfig(Config):
-    """Where results are written."""
-
-    dir: str = Field("results", pattern=r"^[^\x00]+$")
-    """Folder of all runs; this run is in `<dir>/<name>`."""
 
 
 class StudyConfig(Config):

@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import pyarrow.compute as pc
 import yaml
+from pydantic import Field
 
 from fairwitness.config import Config
 from fairwitness.errors import ConfigError, StoreError
@@ -26,6 +27,13 @@ MAKERS = ("fur_sweep", "lr_search", "fur_import", "draft_faithfulness")
 """Jobs that make a run; any other job adds to one that is there."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class OutputConfig(Config):
+    """Where results are written."""
+
+    dir: str = Field("results", pattern=r"^[^\x00]+$")
+    """Folder of all runs; this run is in `<dir>/<name>`."""
 
 
 class RunDirectory:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fairwitness.config import Config, load_config
+from fairwitness.config import Config, load_config, validate
 from fairwitness.errors import ConfigError, StoreError
-from fairwitness.records.run_dir import RunDirectory, describe_changes, run_rows
+from fairwitness.records.run_dir import OutputConfig, RunDirectory, describe_changes, run_rows
 from fairwitness.redact import redact, redact_text
 from tests.unit.records.rows import run_row
 
@@ -71,6 +71,12 @@ def test_a_run_that_was_copied_or_renamed_is_opened(tmp_path: Path) -> None:
     for absent in (tmp_path / ("x" * 300), "a\0b"):
         with pytest.raises(StoreError, match="there is no run here"):
             RunDirectory.at(absent)
+
+
+@pytest.mark.parametrize("folder", ["", "a\0b"])
+def test_a_folder_that_cannot_be_is_refused(folder: str) -> None:
+    with pytest.raises(ConfigError, match="dir"):
+        validate(OutputConfig, {"dir": folder}, "job.yaml")
 
 
 def test_home_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
