@@ -142,9 +142,9 @@ class _Session:
             return
         self._settled, self._pacer = asyncio.Condition(), Pacer(self._config.requests_per_minute)
         self._wire = Wire(self._config, self._key)
-        todo = iter(enumerate(self._prompts))
+        pending = iter(enumerate(self._prompts))
         num_workers = min(self._config.max_concurrency, len(self._prompts))
-        workers = [asyncio.create_task(self._work(todo)) for _ in range(num_workers)]
+        workers = [asyncio.create_task(self._work(pending)) for _ in range(num_workers)]
         try:
             await asyncio.gather(*workers)
         finally:
@@ -153,8 +153,8 @@ class _Session:
             await asyncio.gather(*workers, return_exceptions=True)
             await self._wire.close()
 
-    async def _work(self, todo: Iterator[tuple[int, ChatPrompt]]) -> None:
-        for position, prompt in todo:
+    async def _work(self, pending: Iterator[tuple[int, ChatPrompt]]) -> None:
+        for position, prompt in pending:
             self.results.put(Placed(position, await self._reply(position, prompt)))
 
     async def _reply(self, position: int, prompt: ChatPrompt) -> ChatReply:

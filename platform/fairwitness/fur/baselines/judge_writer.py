@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from fairwitness.errors import ItemError
 from fairwitness.fur.baselines.config import JudgeTexts
@@ -14,9 +13,8 @@ from fairwitness.fur.baselines.writers import ProblemTexts, Purpose
 from fairwitness.fur.cots import CotRecord
 from fairwitness.fur.sets import CotStep
 from fairwitness.fur.study import Study
-from fairwitness.judges.config import EndpointConfig, JudgeConfig, LocalModelConfig
+from fairwitness.judges.config import JudgeConfig
 from fairwitness.judges.factory import check_usable
-from fairwitness.judges.local import chat_facts
 from fairwitness.judges.protocol import ChatModel, ChatPrompt, ChatReply
 from fairwitness.judges.template import PromptTemplate, load_template
 from fairwitness.records.keys import key_of
@@ -66,6 +64,7 @@ class JudgeWriter:
         purpose: What for.
         ask: Opens the model when the first step is wanted.
         template: The question.
+        key: Hash of model, template and length.
         spent: What its replies took so far.
     """
 
@@ -73,6 +72,7 @@ class JudgeWriter:
     purpose: Purpose
     ask: Ask
     template: PromptTemplate = field(init=False)
+    key: str = field(init=False)
     spent: Spent = field(init=False, default_factory=Spent)
 
     def __post_init__(self) -> None:
@@ -84,13 +84,8 @@ class JudgeWriter:
         self.template = load_template(
             TEMPLATES[self.purpose], self.config.template, required=REQUIRED_VALUES, optional=OPTIONAL_VALUES
         )
-        check_usable(self.config.judge)
-
-    @cached_property
-    def key(self) -> str:
-        """Hash of model, template and length."""
-        model = _model_parts(self.config.judge)
-        return key_of(model=model, template=self.template.key, max_tokens=self.config.max_tokens)
+        model = check_usable(self.config.judge)
+        self.key = key_of(model=model, template=self.template.key, max_tokens=self.config.max_tokens)
 
     def write(self, study: Study, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
         """See `StepWriter.write`.
@@ -131,15 +126,6 @@ class JudgeWriter:
         self.spent.num_replies += 1
         self.spent.num_from_cache += reply.from_cache
         return StepText(text, name)
-
-
-def _model_parts(judge: JudgeConfig) -> list[str | float | None]:
-    """What a reply depends on, beside the question."""
-    if isinstance(judge, LocalModelConfig):
-        facts = chat_facts(judge.model)
-        return ["local", facts.revision, judge.model.dtype, facts.attention]
-    assert isinstance(judge, EndpointConfig)
-    return ["openai", judge.base_url, judge.model, judge.temperature]
 
 
 def parse_sentence(reply: ChatReply) -> str:

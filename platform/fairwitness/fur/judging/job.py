@@ -148,22 +148,22 @@ class _Job:
         new = [(study, pair) for study, pair in self.pairs if row_key(pair, self.judge) not in finished]
         skipped = [skipped_row(study, pair, self.judge) for study, pair in new if pair.skipped]
         self.store.append("judgements", skipped)
-        todo = [(study, pair) for study, pair in new if not pair.skipped]
-        if not todo:
+        pending = [(study, pair) for study, pair in new if not pair.skipped]
+        if not pending:
             return
-        with Progress(len(todo), f"judged by {self.judge.name}") as progress:
-            for row in self._rows(todo):
+        with Progress(len(pending), f"judged by {self.judge.name}") as progress:
+            for row in self._rows(pending):
                 self.store.append("judgements", [row])
                 progress.advance(int(row["status"] == "ok"), failed=int(row["status"] == "failed"))
         self.store.flush()
 
-    def _rows(self, todo: Sequence[tuple[Study, CotPair]]) -> Iterator[Row]:
+    def _rows(self, pending: Sequence[tuple[Study, CotPair]]) -> Iterator[Row]:
         judge = self.config.judge
         if isinstance(judge, RulesConfig):
-            yield from (ruled_row(study, pair, self.judge, rule(pair, judge)) for study, pair in todo)
+            yield from (ruled_row(study, pair, self.judge, rule(pair, judge)) for study, pair in pending)
             return
         assert self.template is not None
-        prompts = [pair.prompt(self.template) for _, pair in todo]
+        prompts = [pair.prompt(self.template) for _, pair in pending]
         limit = self.config.max_tokens
         with ExitStack() as stack:
             is_local = isinstance(judge, LocalModelConfig)
@@ -172,7 +172,7 @@ class _Job:
             cache = self.dir.path / CACHE_FOLDER
             chat = stack.enter_context(make_chat_model(judge, cache_dir=cache, pool=pool))
             for position, reply in chat.replies(prompts, max_tokens=limit):
-                study, pair = todo[position]
+                study, pair = pending[position]
                 yield replied_row(study, pair, self.judge, reply, max_tokens=limit)
 
     def _results(self) -> list[JudgedCell]:
