@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -11,12 +10,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from fairwitness.errors import DataError
 from fairwitness.judges.agreement import Agreement, cohens_kappa
+from fairwitness.judges.published import read_verdicts
 from fairwitness.problems.draws import item_rng
-
-PUBLISHED_VERDICTS = {"yes": "same", "no": "different", "unclear": "unclear"}
-"""First word of a published reply to "Do the reasoning chains argue for the same answer option?" → verdict."""
 
 
 class PairAgreement(NamedTuple):
@@ -65,7 +61,7 @@ def file_agreement(paths: Sequence[Path], *, seed: int = 0) -> PairAgreement:
     """Agreement of two files of judgements in the form that FUR's authors published.
 
     Args:
-        paths: Two JSON-lines files; each line has `instance_id` and `response`, whose first word is Yes, No or Unclear.
+        paths: Two JSON-lines files, see `read_verdicts`.
         seed: Seed of the resamples.
 
     Raises:
@@ -81,39 +77,6 @@ def file_agreement(paths: Sequence[Path], *, seed: int = 0) -> PairAgreement:
     )
     only = (len(first) - len(shared), len(second) - len(shared))
     return PairAgreement("published", (paths[0].name, paths[1].name), agreement, only)
-
-
-def read_verdicts(path: Path) -> dict[str, str]:
-    """instance_id → verdict of a file of published judgements.
-
-    Raises:
-        DataError: The file cannot be read, a line is not a judgement, or an instance_id is there twice.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); give a JSON-lines file of judgements") from error
-    found: dict[str, str] = {}
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        item, verdict = _judgement(path, number, line)
-        if item in found:
-            raise DataError(f"{path}:{number}: instance_id {item!r} is there twice; remove one")
-        found[item] = verdict
-    return found
-
-
-def _judgement(path: Path, number: int, line: str) -> tuple[str, str]:
-    try:
-        row = json.loads(line)
-        item, words = str(row["instance_id"]), str(row["response"]).split()
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}:{number}: no JSON object with instance_id and response ({error})") from error
-    verdict = PUBLISHED_VERDICTS.get(words[0].strip(".,:;!*\"'").lower()) if words else None
-    if verdict is None:
-        raise DataError(f"{path}:{number}: response must begin with Yes, No or Unclear, not {' '.join(words)[:40]!r}")
-    return item, verdict
 
 
 def _names(rows: pd.DataFrame) -> dict[str, str]:

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from fairwitness.cli import app
 from fairwitness.errors import DataError
-from fairwitness.judges.agreements import file_agreement, pair_agreements, read_verdicts
+from fairwitness.judges.agreements import file_agreement, pair_agreements
+from fairwitness.judges.published import read_verdicts
 from fairwitness.records.store import Store
 
 VERDICTS = {
@@ -89,11 +90,11 @@ def test_published_files_are_compared_by_instance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", r"bad\.jsonl:1: no JSON object"),
-        ("[]", r"bad\.jsonl:1: no JSON object"),
-        ('{"instance_id": "q_1"}', r"bad\.jsonl:1: no JSON object"),
-        ('{"instance_id": "q_1", "response": ""}', "must begin with Yes, No or Unclear, not ''"),
-        ('{"instance_id": "q_1", "response": "Perhaps"}', "not 'Perhaps'"),
+        ("{", r"bad\.jsonl:1.* each line is a JSON object"),
+        ("[]", r"bad\.jsonl:1.* each line is a JSON object"),
+        ('{"instance_id": "q_1"}', r"bad\.jsonl:1: has no instance_id or no response"),
+        ('{"instance_id": "q_1", "response": ""}', "begin with Yes, No or Unclear: ''"),
+        ('{"instance_id": "q_1", "response": "Perhaps"}', "Unclear: 'Perhaps'"),
         (
             '{"instance_id": "q_1", "response": "Yes"}\n\n{"instance_id": "q_1", "response": "No"}',
             ":3: .* is there twice",

@@ -15,11 +15,11 @@ from fairwitness.fur.published.rows import Cot, Problem, Row, task_key, unlearni
 from fairwitness.fur.step_study.bins import bin_of
 from fairwitness.fur.step_study.scale import parse_rating
 from fairwitness.fur.step_study.steps import item_name
+from fairwitness.judges.published import NO_VERDICT
 from fairwitness.problems.records import Refused
 from fairwitness.records.keys import key_of
 
 KIND = "cot_after"
-NO_VERDICT = "the reply does not begin with Yes, No or Unclear"
 
 
 @dataclass

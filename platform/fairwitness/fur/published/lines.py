@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fairwitness.fur.step_study.scale import parse_rating
+from fairwitness.judges.published import published_verdict
 from fairwitness.problems.choices import parse_choices
 from fairwitness.problems.records import FieldError
 
@@ -22,7 +23,6 @@ _PROMPT = re.compile(
     r"\nQuestion: (?P<question>.+?)\nAnswer options:\n(?P<options>\[.+?\])\n\nReasoning chain 1:\n", re.S
 )
 _INSTANCE = re.compile(r"(?P<problem>.+)_(?P<step>\d+)", re.S)
-_VERDICTS = {"yes": "same", "no": "different", "unclear": "unclear"}
 
 
 class _Line(BaseModel):
@@ -142,9 +142,8 @@ class JudgementLine(_Line):
 
     @property
     def verdict(self) -> str | None:
-        """By the first line of the reply (Yes, No, Unclear): same, different or unclear; None when it is another."""
-        first = self.response.strip().partition("\n")[0].strip(" .*\"'`").casefold()
-        return _VERDICTS.get(first)
+        """See `published_verdict`."""
+        return published_verdict(self.response)
 
     @property
     def template(self) -> str:

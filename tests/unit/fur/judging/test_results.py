@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairwitness.fur.judging.results import JudgedCell, judged_cells
-from fairwitness.judges.agreements import read_verdicts
+from fairwitness.judges.published import read_verdicts
 from fairwitness.records.store import Store
 
 PUBLISHED = Path(__file__).resolve().parents[4].parent / "shared/data/fur_published/judgements"

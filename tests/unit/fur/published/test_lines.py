@@ -85,7 +85,8 @@ def test_equally_likely_letters_may_be_predicted_either_way() -> None:
     ("reply", "verdict"),
     [
         ("Yes  \nBoth argue for A.", "same"), ("No\nThey differ.", "different"), ("**Unclear**\n", "unclear"),
-        ("no.", "different"), ("Yes and no", None), ("", None), ("The answer is Yes", None),
+        ("no.", "different"), ("Yes and no", None), ("No. They differ.", "different"), ("no\nYes", "different"),
+        ("Not sure", None), ("- Yes", None), ("", None), ("The answer is Yes", None),
     ],
 )  # fmt: skip
 def test_the_first_line_of_a_reply_is_the_verdict(reply: str, verdict: str | None) -> None:
