@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, NamedTuple
 
 from fairwitness.drafts.config import DraftEngineConfig
+from fairwitness.drafts.records import Ids
 from fairwitness.errors import ModelError
 from fairwitness.fleet.pool import Engine
 from fairwitness.lm.config import ModelConfig
-from fairwitness.lm.continuation import Continuation, Settings, Tree, continue_trees
+from fairwitness.lm.continuation import Branch, Continuation, Settings, Tree, continue_trees
 from fairwitness.lm.heap import keep_freed_memory
 from fairwitness.lm.memory_errors import free_memory, within_memory
 from fairwitness.lm.model import LanguageModel, load
@@ -21,6 +24,68 @@ class ContinueItem:
 
     trees: tuple[Tree, ...]
     settings: Settings
+
+
+class DraftRequest(NamedTuple):
+    """One draft to write and to answer from.
+
+    Attributes:
+        prompt_ids: Ids up to where the draft begins.
+        draft_ids: The draft, where it is given; None to have it written.
+        draft_seed: Seed of the draft.
+        answer_seed: Seed of the answer.
+    """
+
+    prompt_ids: Ids
+    draft_ids: Ids | None
+    draft_seed: int
+    answer_seed: int
+
+
+@dataclass(frozen=True)
+class DraftItem:
+    """Drafts to write, unless they are given, and the answers after them. Gives one `MadeDraft` per request.
+
+    Attributes:
+        requests: The drafts.
+        closing: Ids between a draft and its answer.
+        writing: How drafts are generated.
+        answering: How answers are.
+    """
+
+    requests: tuple[DraftRequest, ...]
+    closing: Ids
+    writing: Settings
+    answering: Settings
+
+
+class MadeDraft(NamedTuple):
+    """What came of one request; `draft` is None for a given one, `answer` where there is no draft to answer from."""
+
+    draft: Continuation | None
+    answer: Continuation | None
+
+
+Continue = Callable[[tuple[Tree, ...], Settings], list[list[Continuation]]]
+
+
+def run_item(item: ContinueItem | DraftItem, continue_: Continue) -> Any:
+    """Answers a request of either kind with a backend's way to continue trees."""
+    if isinstance(item, ContinueItem):
+        return continue_(item.trees, item.settings)
+    own = [request for request in item.requests if request.draft_ids is None]
+    trees = tuple(Tree((), (Branch(0, one.prompt_ids, one.draft_seed),)) for one in own)
+    written = dict(zip(own, (row[0] for row in continue_(trees, item.writing)), strict=True)) if own else {}
+    drafts = [written[one].ids if one.draft_ids is None else one.draft_ids for one in item.requests]
+    good = [n for n, ids in enumerate(drafts) if ids]
+    answers = continue_(tuple(_answer_tree(item, item.requests[n], drafts[n]) for n in good), item.answering)
+    found = {n: row[0] for n, row in zip(good, answers, strict=True)}
+    return [MadeDraft(written.get(one), found.get(n)) for n, one in enumerate(item.requests)]
+
+
+def _answer_tree(item: DraftItem, request: DraftRequest, draft_ids: Ids) -> Tree:
+    prefix = (*request.prompt_ids, *draft_ids)
+    return Tree(prefix, (Branch(len(prefix), item.closing, request.answer_seed),))
 
 
 @dataclass(frozen=True)
@@ -52,16 +117,18 @@ class DraftEngine:
         """Takes a loaded model."""
         self.lm: LanguageModel | None = lm
 
-    def run(self, item: ContinueItem) -> list[list[Continuation]]:
-        """Continues trees; where memory runs out, in batches of half the size.
+    def run(self, item: ContinueItem | DraftItem) -> Any:
+        """Does what is asked, see the items; where memory runs out, in batches of half the size.
 
         Raises:
             ModelError: Not even one row fits.
         """
+        return run_item(item, self._continue)
+
+    def _continue(self, trees: tuple[Tree, ...], settings: Settings) -> list[list[Continuation]]:
         if self.lm is None:
             raise RuntimeError("the engine is closed")
-        lm, settings = self.lm, item.settings
-        while (found := within_memory(partial(continue_trees, lm, item.trees, settings))) is None:
+        while (found := within_memory(partial(continue_trees, self.lm, trees, settings))) is None:
             if settings.max_cache_tokens == 1:
                 raise ModelError("out of memory with one draft; lower limits or take a smaller model")
             settings = replace(settings, max_cache_tokens=max(1, settings.max_cache_tokens // 2))

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from fairwitness.drafts.config import OWN
 from fairwitness.drafts.decompose import decompose
-from fairwitness.drafts.engine import ContinueItem, DraftSpec
+from fairwitness.drafts.dispatch import run_batches
+from fairwitness.drafts.engine import DraftItem, DraftRequest, MadeDraft
 from fairwitness.drafts.labelling import Labeller
 from fairwitness.drafts.reading import Readers, Text
 from fairwitness.drafts.records import DraftRecord, step_token_ends
 from fairwitness.drafts.study import DraftStudy
 from fairwitness.fleet.pool import Pool
-from fairwitness.lm.continuation import EOS, LENGTH, Branch, Settings, Tree
+from fairwitness.lm.continuation import EOS, LENGTH, Settings
 from fairwitness.lm.tokens import decode, encode_continuation
 from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of
@@ -28,12 +29,19 @@ def make_drafts(
     study: DraftStudy, pool: Pool, readers: Readers, labeller: Labeller, problems: Sequence[Problem]
 ) -> Iterator[list[DraftRecord]]:
     """Drafts of problems, in batches as they come; every problem exactly once."""
+    begun = [_checked(study, _begun(study, problem)) for problem in problems]
+    if unusable := [record for record in begun if record.status != "ok"]:
+        yield unusable
+    ready = [record for record in begun if record.status == "ok"]
     size = study.config.engine.drafts_per_item
-    batches = [problems[start : start + size] for start in range(0, len(problems), size)]
-    written = _own(study, pool, batches) if study.source == OWN else (_given(study, batch) for batch in batches)
-    for records in written:
-        cut = _cut(study, readers, labeller, [_checked(study, record) for record in records])
-        yield _answered(study, pool, readers, cut)
+    batches = [ready[start : start + size] for start in range(0, len(ready), size)]
+    for batch, outcome in run_batches(study, pool, batches, lambda batch: _item(study, batch)):
+        if outcome.error is not None:
+            yield [replace(record, status="failed", reason=outcome.error) for record in batch]
+            continue
+        made: Sequence[MadeDraft] = outcome.value
+        records = [_with_draft(study, record, one) for record, one in zip(batch, made, strict=True)]
+        yield _answered(readers, _cut(study, readers, labeller, records))
 
 
 def row_seed(study: DraftStudy, *item: str) -> int:
@@ -41,52 +49,52 @@ def row_seed(study: DraftStudy, *item: str) -> int:
     return int(key_of(seed=study.config.seed, item=list(item)), 16) % 2**63
 
 
-def _own(study: DraftStudy, pool: Pool, batches: Sequence[Sequence[Problem]]) -> Iterator[list[DraftRecord]]:
-    settings = Settings(
-        study.config.limits.draft, study.style.stops, study.config.sampling, study.config.engine.max_cache_tokens
-    )
-    prompts = [[tuple(study.style.draft_prompt(problem)) for problem in batch] for batch in batches]
-    items = (
-        ContinueItem(
-            tuple(
-                Tree((), (Branch(0, prompt, row_seed(study, problem.problem_id, "draft")),))
-                for problem, prompt in zip(batch, row, strict=True)
-            ),
-            settings,
+def _begun(study: DraftStudy, problem: Problem) -> DraftRecord:
+    """The draft's prompt, and the draft where it is given."""
+    record = DraftRecord(problem, tuple(study.style.draft_prompt(problem)))
+    if study.source == OWN:
+        return record
+    draft = study.given.get(problem.problem_id)
+    if draft is None:
+        return replace(record, status="skipped", reason=NOT_GIVEN)
+    # The ids of a text from outside are made here, once; everything after slices them.
+    space = "" if study.style.tags else " "
+    ids = tuple(encode_continuation(study.style.tokenizer, space + draft.text))
+    text = decode(study.style.tokenizer, ids)
+    return replace(record, draft_ids=ids, text=text, finish=GIVEN, irregular=draft.irregular)
+
+
+def _item(study: DraftStudy, batch: Sequence[DraftRecord]) -> DraftItem:
+    config = study.config
+    requests = tuple(
+        DraftRequest(
+            record.prompt_ids,
+            record.draft_ids if record.finish == GIVEN else None,
+            row_seed(study, record.problem.problem_id, "draft"),
+            row_seed(study, record.problem.problem_id, "answer"),
         )
-        for batch, row in zip(batches, prompts, strict=True)
+        for record in batch
     )
-    for outcome in pool.map(spec_of(study), items):
-        batch, row = batches[outcome.index], prompts[outcome.index]
-        if outcome.error is not None:
-            yield [
-                DraftRecord(p, ids, status="failed", reason=outcome.error) for p, ids in zip(batch, row, strict=True)
-            ]
-            continue
-        records = []
-        for problem, ids, (made,) in zip(batch, row, outcome.value, strict=True):
-            record = DraftRecord(problem, ids, made.ids, decode(study.style.tokenizer, made.ids), made.finish)
-            records.append(record if made.error is None else replace(record, status="skipped", reason=made.error))
-        yield records
+    writing = Settings(config.limits.draft, study.style.stops, config.sampling, config.engine.max_cache_tokens)
+    return DraftItem(requests, tuple(study.style.closing(immediate=False)), writing, answer_settings(study))
 
 
-def _given(study: DraftStudy, problems: Sequence[Problem]) -> list[DraftRecord]:
-    records = []
-    for problem in problems:
-        prompt, draft = tuple(study.style.draft_prompt(problem)), study.given.get(problem.problem_id)
-        if draft is None:
-            records.append(DraftRecord(problem, prompt, status="skipped", reason=NOT_GIVEN))
-            continue
-        # The ids of a text from outside are made here, once; everything after slices them.
-        space = "" if study.style.tags else " "
-        ids = tuple(encode_continuation(study.style.tokenizer, space + draft.text))
-        text = decode(study.style.tokenizer, ids)
-        records.append(DraftRecord(problem, prompt, ids, text, GIVEN, draft.irregular))
-    return records
+def _with_draft(study: DraftStudy, record: DraftRecord, made: MadeDraft) -> DraftRecord:
+    tokenizer = study.style.tokenizer
+    if made.draft is not None:
+        ids = made.draft.ids
+        record = replace(record, draft_ids=ids, text=decode(tokenizer, ids), finish=made.draft.finish)
+        if made.draft.error is not None:
+            return replace(record, status="skipped", reason=made.draft.error)
+        record = _checked(study, record)
+    if record.status != "ok" or made.answer is None:
+        return record
+    return replace(record, answer_text=decode(tokenizer, made.answer.ids))
 
 
 def _checked(study: DraftStudy, record: DraftRecord) -> DraftRecord:
-    if record.status != "ok":
+    """A draft, the one given or the one written, with what is unusual about it; unusable ones are skipped."""
+    if record.status != "ok" or record.finish is None:
         return record
     irregular = list(record.irregular)
     if study.style.tags is not None and record.finish in (EOS, LENGTH):
@@ -122,33 +130,20 @@ def _cut(study: DraftStudy, readers: Readers, labeller: Labeller, records: list[
         if read.letter is None:
             cut = "; it was cut off at its limit" if record.finish == LENGTH else ""
             record = replace(record, status="skipped", reason=f"{NO_CONCLUSION}{cut}")
-        if found.reason:
-            record = replace(record, status="failed", reason=found.reason)
+        if failure := found.reason or (read.reason if read.is_failed else None):
+            record = replace(record, status="failed", reason=failure)
         records[i] = record
     return records
 
 
-def _answered(study: DraftStudy, pool: Pool, readers: Readers, records: list[DraftRecord]) -> list[DraftRecord]:
-    """The answers after the untouched drafts."""
-    good = [i for i, record in enumerate(records) if record.status == "ok"]
-    if not good:
-        return records
-    closing = tuple(study.style.closing(immediate=False))
-    trees = []
-    for i in good:
-        record = records[i]
-        branch = Branch(len(record.prompt_ids) + len(record.draft_ids), closing,
-                        row_seed(study, record.problem.problem_id, "answer"))  # fmt: skip
-        trees.append(Tree((*record.prompt_ids, *record.draft_ids), (branch,)))
-    (outcome,) = pool.map(spec_of(study), [ContinueItem(tuple(trees), answer_settings(study))])
-    if outcome.error is not None:
-        return [replace(r, status="failed", reason=outcome.error) if r.status == "ok" else r for r in records]
-    texts = [
-        Text(records[i].problem, decode(study.style.tokenizer, made.ids))
-        for i, (made,) in zip(good, outcome.value, strict=True)
-    ]
-    for i, text, read in zip(good, texts, readers.conclusions(texts), strict=True):
-        records[i] = replace(records[i], answer_text=text.text, answer=read.letter)
+def _answered(readers: Readers, records: list[DraftRecord]) -> list[DraftRecord]:
+    """The letters that the answers after the untouched drafts state."""
+    good = [i for i, record in enumerate(records) if record.status == "ok" and record.answer_text is not None]
+    texts = [Text(records[i].problem, records[i].answer_text or "") for i in good]
+    for i, read in zip(good, readers.conclusions(texts), strict=True):
+        records[i] = replace(records[i], answer=read.letter)
+        if read.is_failed:
+            records[i] = replace(records[i], status="failed", reason=read.reason)
     return records
 
 
@@ -156,8 +151,3 @@ def answer_settings(study: DraftStudy) -> Settings:
     """How answers after a draft are generated."""
     config = study.config
     return Settings(config.limits.answer, {}, config.sampling, config.engine.max_cache_tokens)
-
-
-def spec_of(study: DraftStudy) -> DraftSpec:
-    """The engine of a study's model."""
-    return DraftSpec(study.model, study.config.engine)

@@ -34,22 +34,33 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadConclusion:
-    """A conclusion and who read it; with no letter, `reason` says why."""
+    """A conclusion and who read it; with no letter, `reason` says why, and `is_failed` that the judge gave no reply."""
 
     letter: str | None
     by: str | None
     reason: str | None = None
+    is_failed: bool = False
 
 
 @dataclass(frozen=True)
 class ReadBehaviour:
-    """How a model met an inserted step, as each reader says; `behaviour` is what counts."""
+    """How a model met an inserted step, as each reader says; `behaviour` is what counts.
+
+    `is_failed` says that the judge gave no reply, so that it is to be asked again.
+    """
 
     behaviour: Behaviour | None
     by: str
     rules: Behaviour | None
     judge: Behaviour | None
     reason: str | None = None
+    is_failed: bool = False
+
+
+class _Asked(NamedTuple):
+    verdict: str | None = None
+    reason: str | None = None
+    is_failed: bool = False
 
 
 class Readers:
@@ -79,7 +90,8 @@ class Readers:
             left = [i for i, one in enumerate(found) if one.letter is None]
             read = self._by_rules if reader == RULES else self._by_judge
             for i, one in zip(left, read([texts[i] for i in left]), strict=True):
-                found[i] = one
+                # A judge that did not reply may know a conclusion that the rules do not find.
+                found[i] = one if one.letter or not found[i].is_failed else found[i]
         return found
 
     def behaviours(self, texts: Sequence[Text]) -> list[ReadBehaviour]:
@@ -88,12 +100,14 @@ class Readers:
         verdicts = self._ask([self._prompt_behaviour(one) for one in texts], [BEHAVIOURS] * len(texts))
         decides = self._config.behaviour_by == "judge"
         results = []
-        for by_rules, (verdict, reason) in zip(rules, verdicts, strict=True):
+        for by_rules, (verdict, reason, is_failed) in zip(rules, verdicts, strict=True):
             by_judge = cast("Behaviour | None", verdict)
             chosen = by_judge if decides else by_rules
             by = self._judge.name if decides and self._judge else RULES
-            why = None if chosen else (reason if decides else "the continuation has no words")
-            results.append(ReadBehaviour(chosen, by, by_rules, by_judge, why))
+            why = (
+                reason if is_failed or (decides and not chosen) else None if chosen else "the continuation has no words"
+            )
+            results.append(ReadBehaviour(chosen, by, by_rules, by_judge, why, is_failed))
         return results
 
     def _by_rules(self, texts: Sequence[Text]) -> list[ReadConclusion]:
@@ -112,9 +126,9 @@ class Readers:
         ]
         assert self._judge is not None
         results = []
-        for verdict, reason in self._ask(prompts, offered):
+        for verdict, reason, is_failed in self._ask(prompts, offered):
             if verdict is None or verdict == NONE:
-                results.append(ReadConclusion(None, None, reason or "no conclusion is stated"))
+                results.append(ReadConclusion(None, None, reason or "no conclusion is stated", is_failed))
             else:
                 results.append(ReadConclusion(verdict.upper(), self._judge.name))
         return results
@@ -123,21 +137,19 @@ class Readers:
         values = {"inserted": one.inserted, "continuation": one.text, "verdicts": ", ".join(BEHAVIOURS)}
         return self._behaviour.fill({**_shown(one.problem), **values})
 
-    def _ask(
-        self, prompts: Sequence[ChatPrompt], offered: Sequence[Sequence[str]]
-    ) -> list[tuple[str | None, str | None]]:
-        """A verdict or a reason for every prompt; nothing but empty pairs without a judge."""
-        found: list[tuple[str | None, str | None]] = [(None, None)] * len(prompts)
+    def _ask(self, prompts: Sequence[ChatPrompt], offered: Sequence[Sequence[str]]) -> list[_Asked]:
+        """What came of every prompt; without a judge nothing."""
+        found = [_Asked()] * len(prompts)
         if self._judge is None:
             return found
         for position, reply in self._judge.replies(prompts, max_tokens=MAX_REPLY_TOKENS):
             if reply.text is None:
-                found[position] = (None, reply.error)
+                found[position] = _Asked(reason=f"judge: {reply.error}", is_failed=True)
                 continue
             try:
-                found[position] = (parse_verdict(reply.text, offered[position]), None)
+                found[position] = _Asked(parse_verdict(reply.text, offered[position]))
             except ItemError as error:
-                found[position] = (None, f"judge: {error}")
+                found[position] = _Asked(reason=f"judge: {error}")
         return found
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from fairwitness.drafts.dispatch import run_batches
 from fairwitness.drafts.engine import ContinueItem
 from fairwitness.drafts.labelling import Labeller
-from fairwitness.drafts.making import answer_settings, make_drafts, row_seed, spec_of
+from fairwitness.drafts.making import answer_settings, make_drafts, row_seed
 from fairwitness.drafts.plan import Counterfactual, counterfactuals
 from fairwitness.drafts.reading import Readers, Text
 from fairwitness.drafts.records import DraftRecord
@@ -78,7 +79,8 @@ class DraftStudyRun:
         if missing:
             with Progress(len(missing), f"{self.study.label}: drafts") as progress:
                 for batch in make_drafts(self.study, self.pool, self.readers, self.labeller, missing):
-                    self.store.append("draft_steps", [row for r in batch for row in draft_step_rows(self.study, r)])
+                    cut = [record for record in batch if record.status != "failed"]
+                    self.store.append("draft_steps", [row for r in cut for row in draft_step_rows(self.study, r)])
                     self.store.append("drafts", [draft_row(self.study, record) for record in batch])
                     stored |= {record.problem.problem_id: record for record in batch}
                     num = {s: sum(r.status == s for r in batch) for s in ("ok", "skipped", "failed")}
@@ -107,9 +109,7 @@ class DraftStudyRun:
 
     def _outcomes(self, wanted: Sequence[Wanted]) -> Iterator[tuple[list[Wanted], Outcome]]:
         batches = list(self._batches(wanted))
-        items = (self._item(batch) for batch in batches)
-        for outcome in self.pool.map(spec_of(self.study), items):
-            yield batches[outcome.index], outcome
+        yield from run_batches(self.study, self.pool, batches, self._item)
 
     def _batches(self, wanted: Sequence[Wanted]) -> Iterator[list[Wanted]]:
         """Continuations of a few drafts that are generated in the same way."""
@@ -169,8 +169,11 @@ class DraftStudyRun:
         rows = []
         for n, item in enumerate(batch):
             error = made[n].error
+            judge = next((one for one in (read[n], behaviours.get(n)) if one and one.is_failed), None)
             if error is not None:
                 rows.append(unmeasured_row(self.study, item.record, item.one, status="skipped", reason=error))
+            elif judge is not None:
+                rows.append(self._unmade(item, str(judge.reason)))
             else:
                 result = Measured(made[n], texts[n], read[n], behaviours.get(n), outcome.duration_s)
                 rows.append(measured_row(self.study, item.record, item.one, result))

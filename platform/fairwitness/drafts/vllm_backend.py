@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairwitness.drafts.engine import ContinueItem
+from fairwitness.drafts.engine import ContinueItem, DraftItem, run_item
 from fairwitness.errors import ModelError
 from fairwitness.lm.config import ModelConfig
-from fairwitness.lm.continuation import EOS, LENGTH, Continuation, Settings, before_stop
+from fairwitness.lm.continuation import EOS, LENGTH, Continuation, Settings, Tree, before_stop, no_room
 
 
 class VllmEngine:
@@ -36,17 +36,22 @@ class VllmEngine:
             trust_remote_code=model.trust_remote_code,
         )
 
-    def run(self, item: ContinueItem) -> list[list[Continuation]]:
-        """Continues trees; vLLM batches all rows by itself."""
-        prompts = [[*t.prefix[: b.at], *b.ids] for t in item.trees for b in t.branches]
-        seeds = [b.seed for t in item.trees for b in t.branches]
+    def run(self, item: ContinueItem | DraftItem) -> Any:
+        """Does what is asked, see the items; vLLM batches all rows by itself."""
+        return run_item(item, self._continue)
+
+    def _continue(self, trees: tuple[Tree, ...], settings: Settings) -> list[list[Continuation]]:
+        rows = [([*t.prefix[: b.at], *b.ids], b.seed) for t in trees for b in t.branches]
+        context = self._llm.llm_engine.model_config.max_model_len
+        fitting = [(ids, seed) for ids, seed in rows if 0 < len(ids) < context]
         outputs = self._llm.generate(
-            [{"prompt_token_ids": ids} for ids in prompts],
-            [self._parameters(item.settings, seed) for seed in seeds],
+            [{"prompt_token_ids": ids} for ids, _ in fitting],
+            [self._parameters(settings, seed) for _, seed in fitting],
             use_tqdm=False,
         )
-        found = iter([self._read(output.outputs[0], item.settings) for output in outputs])
-        return [[next(found) for _ in tree.branches] for tree in item.trees]
+        made = iter([self._read(output.outputs[0], settings) for output in outputs])
+        found = (next(made) if 0 < len(ids) < context else no_room(len(ids), context) for ids, _ in rows)
+        return [[next(found) for _ in tree.branches] for tree in trees]
 
     def close(self) -> None:
         """Frees the model."""

@@ -211,14 +211,16 @@ def _advance(lm: LanguageModel, row: _Row, logits_V: torch.Tensor, settings: Set
 
 def _result(lm: LanguageModel, row: _Row, settings: Settings) -> Continuation:
     if row.finish is None:
-        length, context = row.length, lm.facts.context_length
-        reason = (
-            f"{length} tokens leave no room in the context of {context}"
-            if length
-            else "there is no token to go on from"
-        )
-        return Continuation((), None, reason)
+        return no_room(row.length, lm.facts.context_length)
     return Continuation(tuple(before_stop(lm.tokenizer, row.ids, settings.stops.get(row.finish, ()))), row.finish)
+
+
+def no_room(length: int, context: int) -> Continuation:
+    """The result of a row with nothing to go on from, or of one that leaves no room in the context."""
+    reason = (
+        f"{length} tokens leave no room in the context of {context}" if length else "there is no token to go on from"
+    )
+    return Continuation((), None, reason)
 
 
 def before_stop(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], texts: Sequence[str]) -> list[int]:
