@@ -15,13 +15,13 @@ from fairwitness.config import validate
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
-from fairwitness.fur.sweep import SweepResult, run_sweep
+from fairwitness.fur.sweep import run_sweep
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.fur.tasks import UnlearnGroup
 from fairwitness.lm.generation import Generation
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import decode, encode
-from fairwitness.records.job import Report
+from fairwitness.records.job import JobResult, Report
 from fairwitness.records.store import Store
 from fairwitness_schemas import TABLES
 
@@ -83,7 +83,7 @@ def config_of(plain: Mapping[str, Any]) -> FurSweepConfig:
     return validate(FurSweepConfig, plain, "test")
 
 
-def run(plain: Mapping[str, Any]) -> SweepResult:
+def run(plain: Mapping[str, Any]) -> JobResult:
     """Runs a sweep without a report."""
     return run_sweep(config_of(plain), loaders={}, report=lambda _path: Report((), ()))
 
@@ -93,7 +93,7 @@ def store_of(plain: Mapping[str, Any]) -> Path:
     return Path(plain["output"]["dir"]) / str(plain["name"]) / "store"
 
 
-def rows_of(result: SweepResult | Path, table: str = "unlearning") -> list[Row]:
+def rows_of(result: JobResult | Path, table: str = "unlearning") -> list[Row]:
     """The rows that count of a run's table."""
     folder = result if isinstance(result, Path) else result.run.store_path
     rows: list[Row] = Store(folder, create=False).read(table).to_pylist()

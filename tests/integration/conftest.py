@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairwitness.fur.sweep import SweepResult
+from fairwitness.records.job import JobResult
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.sweeps import run, settings, write_problems
 
@@ -27,7 +27,7 @@ def plain(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def clean(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> SweepResult:
+def clean(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> JobResult:
     """The same sweep where nothing goes wrong."""
     folder = tmp_path_factory.mktemp("clean")
     return run(settings(folder, tiny_folder("llama"), write_problems(folder / "animals.jsonl")))

@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from fairwitness.fur import unlearn
-from fairwitness.fur.sweep import SweepResult
 from fairwitness.lm.tokens import PromptEncoder
 from fairwitness.problems.load import load_problems
 from fairwitness.problems.problem import Problem
 from fairwitness.problems.selection import select
+from fairwitness.records.job import JobResult
 from tests.helpers.commands import Command
 from tests.helpers.sweeps import config_of, problem, rows_of, script_cots, store_of, write_problems
 from tests.helpers.tiny_tokenizers import byte_level_tokenizer
@@ -70,7 +70,7 @@ def seed_that_measures(plain: dict[str, Any], names: tuple[str, ...]) -> int:
 
 
 def test_non_finite_loss_fails_its_task_only(
-    command: Command, plain: dict[str, Any], clean: SweepResult, monkeypatch: pytest.MonkeyPatch
+    command: Command, plain: dict[str, Any], clean: JobResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain["engine"] = {"group_size": 3}
     real = unlearn._gradients

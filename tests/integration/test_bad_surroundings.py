@@ -22,8 +22,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fairwitness.cli import app
-from fairwitness.fur.sweep import SweepResult
 from fairwitness.records import parts
+from fairwitness.records.job import JobResult
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.report import build
 from tests.helpers.commands import Command
@@ -62,7 +62,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, table: str) -> None:
 
 @pytest.mark.parametrize("table", ["runs", "unlearning"])
 def test_disk_full_while_measuring(
-    command: Command, plain: dict[str, Any], clean: SweepResult, monkeypatch: pytest.MonkeyPatch, table: str
+    command: Command, plain: dict[str, Any], clean: JobResult, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     with monkeypatch.context() as patch:
         fill_disk(patch, table)

@@ -12,9 +12,9 @@ import pytest
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.study_run import DraftStudyRun
-from fairwitness.drafts.workflow import DraftResult, run_drafts
+from fairwitness.drafts.workflow import run_drafts
 from fairwitness.errors import ConfigError, DataError, ModelError
-from fairwitness.records.job import Report
+from fairwitness.records.job import JobResult, Report
 from fairwitness.report.drafts.build import build_draft_report
 from tests.helpers.sweeps import rows_of, write_problems
 
@@ -49,7 +49,7 @@ def plain(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> dict[str, Any]:
     }
 
 
-def run(plain: dict[str, Any]) -> DraftResult:
+def run(plain: dict[str, Any]) -> JobResult:
     config = validate(DraftFaithfulnessConfig, plain, "test")
     return run_drafts(config, loaders={}, report=lambda path: Report((build_draft_report(path).html,), ()))
 
@@ -89,7 +89,7 @@ def test_a_finished_run_runs_nothing_again(plain: dict[str, Any], monkeypatch: p
 
 
 def test_batches_change_nothing(plain: dict[str, Any]) -> None:
-    def read(result: DraftResult) -> list[Any]:
+    def read(result: JobResult) -> list[Any]:
         rows = rows_of(result.run.store_path, "continuations")
         names = ("continuation_ids", "finish", "conclusion_letter", "behaviour", "is_faithful")
         return sorted((row["key"], *(row[name] for name in names)) for row in rows)

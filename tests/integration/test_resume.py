@@ -17,8 +17,8 @@ import pytest
 from fairwitness.errors import StoreError
 from fairwitness.fleet.pool import Outcome
 from fairwitness.fur.items import CotItem, CotOutcome, StepScoreItem
-from fairwitness.fur.sweep import SweepResult
 from fairwitness.fur.tasks import UnlearnGroup
+from fairwitness.records.job import JobResult
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.sweeps import (
     RATES,
@@ -50,7 +50,7 @@ def plain(tmp_path: Path, tiny_folder: Callable[[str], Path], data: Path) -> dic
 
 
 @pytest.fixture(scope="module")
-def at_once(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path], data: Path) -> SweepResult:
+def at_once(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path], data: Path) -> JobResult:
     return run(settings(tmp_path_factory.mktemp("once"), tiny_folder("llama"), data, engine={"group_size": 2}))
 
 
@@ -63,7 +63,7 @@ def stored_tasks(plain: dict[str, Any]) -> set[str]:
     return {row["task_key"] for row in rows_of(store_of(plain)) if row["status"] == "ok"}
 
 
-def same_as(found: SweepResult, expected: SweepResult) -> None:
+def same_as(found: JobResult, expected: JobResult) -> None:
     assert found.counts == expected.counts
     for table in TABLES:
         rows = [measurements(rows_of(result, table), table=table) for result in (found, expected)]
@@ -71,7 +71,7 @@ def same_as(found: SweepResult, expected: SweepResult) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 4])
-def test_interrupted_while_unlearning(plain: dict[str, Any], watch: Watch, at_once: SweepResult, number: int) -> None:
+def test_interrupted_while_unlearning(plain: dict[str, Any], watch: Watch, at_once: JobResult, number: int) -> None:
     watch.stop_after_groups(number, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         run(plain)
@@ -95,7 +95,7 @@ def test_interrupted_while_unlearning(plain: dict[str, Any], watch: Watch, at_on
 
 @pytest.mark.parametrize("kind", [CotItem, StepScoreItem])
 def test_interrupted_in_the_base_measurements(
-    plain: dict[str, Any], watch: Watch, at_once: SweepResult, kind: type
+    plain: dict[str, Any], watch: Watch, at_once: JobResult, kind: type
 ) -> None:
     def hook(_outcome: Outcome) -> None:
         if isinstance(watch.items[-1], kind):
@@ -110,7 +110,7 @@ def test_interrupted_in_the_base_measurements(
 
 
 def test_cots_are_kept_as_they_come(
-    plain: dict[str, Any], watch: Watch, at_once: SweepResult, monkeypatch: pytest.MonkeyPatch
+    plain: dict[str, Any], watch: Watch, at_once: JobResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairwitness.fur.cots.COTS_PER_ITEM", 2)
 
@@ -133,7 +133,7 @@ def test_cots_are_kept_as_they_come(
     same_as(result, at_once)
 
 
-def test_finished_run_asks_no_engine(plain: dict[str, Any], watch: Watch, at_once: SweepResult) -> None:
+def test_finished_run_asks_no_engine(plain: dict[str, Any], watch: Watch, at_once: JobResult) -> None:
     run(plain)
     watch.items.clear()
     again = run(plain)
@@ -143,7 +143,7 @@ def test_finished_run_asks_no_engine(plain: dict[str, Any], watch: Watch, at_onc
 
 
 def test_further_rate_runs_alone(
-    plain: dict[str, Any], watch: Watch, at_once: SweepResult, caplog: pytest.LogCaptureFixture
+    plain: dict[str, Any], watch: Watch, at_once: JobResult, caplog: pytest.LogCaptureFixture
 ) -> None:
     run({**plain, "rates": [RATES[0]]})
     watch.items.clear()
@@ -171,7 +171,7 @@ def test_changed_recipe_is_announced_and_measured_anew(
     assert len(rows_of(second)) == 2 * len(before)
 
 
-def test_disagreeing_can_be_asked_for_later(plain: dict[str, Any], at_once: SweepResult) -> None:
+def test_disagreeing_can_be_asked_for_later(plain: dict[str, Any], at_once: JobResult) -> None:
     first = run({**plain, "measure": {"disagreeing": False}})
     assert first.counts["ok"] < at_once.counts["ok"]
     assert run(plain).counts == at_once.counts
@@ -202,7 +202,7 @@ def test_changed_model_is_announced(plain: dict[str, Any], tmp_path: Path, caplo
     assert len({row["model_revision"] for row in rows_of(second)}) == 2
 
 
-def test_failed_tasks_are_tried_again(plain: dict[str, Any], watch: Watch, at_once: SweepResult) -> None:
+def test_failed_tasks_are_tried_again(plain: dict[str, Any], watch: Watch, at_once: JobResult) -> None:
     seen: list[int] = []
 
     def hook(outcome: Outcome) -> Outcome | None:
@@ -226,7 +226,7 @@ def test_failed_tasks_are_tried_again(plain: dict[str, Any], watch: Watch, at_on
     same_as(second, at_once)
 
 
-def test_failed_cots_are_tried_again(plain: dict[str, Any], watch: Watch, at_once: SweepResult) -> None:
+def test_failed_cots_are_tried_again(plain: dict[str, Any], watch: Watch, at_once: JobResult) -> None:
     def hook(outcome: Outcome) -> Outcome | None:
         failing = isinstance(watch.items[-1], CotItem)
         return replace(outcome, value=None, error="worker died") if failing else None
@@ -308,7 +308,7 @@ with pytest.MonkeyPatch.context() as patch:
 
 
 @pytest.mark.slow
-def test_killed_driver_goes_on_where_it_was(plain: dict[str, Any], watch: Watch, at_once: SweepResult) -> None:
+def test_killed_driver_goes_on_where_it_was(plain: dict[str, Any], watch: Watch, at_once: JobResult) -> None:
     path = os.pathsep.join([str(ROOT), *(entry for entry in sys.path if entry)])
     command = [sys.executable, "-c", DRIVER, json.dumps(plain)]
     driver = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd=ROOT, timeout=200)

@@ -13,8 +13,8 @@ import pytest
 
 from fairwitness.config import fingerprint
 from fairwitness.fur.dry_run import dry_run
-from fairwitness.fur.sweep import SweepResult
 from fairwitness.lm.model import LanguageModel
+from fairwitness.records.job import JobResult
 from tests.helpers.fur_reference import unlearn_plainly
 from tests.helpers.sweeps import (
     NUM_HELD_OUT,
@@ -43,13 +43,13 @@ def make(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], 
 
 
 @pytest.fixture(scope="module")
-def usual(make: Make) -> Iterator[tuple[SweepResult, Watch]]:
+def usual(make: Make) -> Iterator[tuple[JobResult, Watch]]:
     with pytest.MonkeyPatch.context() as patch:
         watch = watch_pools(patch)
         yield run(make()), watch
 
 
-def test_every_step_of_every_problem_at_every_rate_ends_as_a_row(usual: tuple[SweepResult, Watch]) -> None:
+def test_every_step_of_every_problem_at_every_rate_ends_as_a_row(usual: tuple[JobResult, Watch]) -> None:
     result, _ = usual
     cots = {row["problem_id"]: row for row in rows_of(result, "cots")}
     assert len(cots) == NUM_PROBLEMS
@@ -68,7 +68,7 @@ def test_every_step_of_every_problem_at_every_rate_ends_as_a_row(usual: tuple[Sw
     assert len(rows_of(result)) == len(expected)
 
 
-def test_counts_add_up(usual: tuple[SweepResult, Watch]) -> None:
+def test_counts_add_up(usual: tuple[JobResult, Watch]) -> None:
     result, watch = usual
     tasks = Counter({row["task_key"]: row["status"] for row in rows_of(result)}.values())
     assert tasks["ok"] > 0
@@ -78,13 +78,13 @@ def test_counts_add_up(usual: tuple[SweepResult, Watch]) -> None:
     assert result.exit_code == 0
 
 
-def test_one_model_serves_all_rates(usual: tuple[SweepResult, Watch]) -> None:
+def test_one_model_serves_all_rates(usual: tuple[JobResult, Watch]) -> None:
     result, watch = usual
     assert {group.lr for group in watch.groups} == set(RATES)
     assert result.num_models_loaded == 1
 
 
-def test_run_is_recorded(usual: tuple[SweepResult, Watch]) -> None:
+def test_run_is_recorded(usual: tuple[JobResult, Watch]) -> None:
     result, _ = usual
     (row,) = rows_of(result, "runs")
     assert (row["status"], row["exit_code"], row["name"], row["job"]) == ("done", 0, "small", "fur_sweep")
@@ -99,7 +99,7 @@ def test_run_is_recorded(usual: tuple[SweepResult, Watch]) -> None:
     assert all(check["ok"] for check in health.values())
 
 
-def test_rows_are_those_of_the_straightforward_way(usual: tuple[SweepResult, Watch], tiny_llama: LanguageModel) -> None:
+def test_rows_are_those_of_the_straightforward_way(usual: tuple[JobResult, Watch], tiny_llama: LanguageModel) -> None:
     result, watch = usual
     by_iteration = {(row["task_key"], row["iteration"]): row for row in rows_of(result)}
     group = watch.groups[0]
@@ -130,7 +130,7 @@ def test_a_model_is_loaded_once_for_all_its_data_sets(
     assert (len(row["scope_keys"]), len(row["cell_keys"])) == (4, 4)
 
 
-def test_cot_after_fills_the_last_iteration_only(make: Make, usual: tuple[SweepResult, Watch]) -> None:
+def test_cot_after_fills_the_last_iteration_only(make: Make, usual: tuple[JobResult, Watch]) -> None:
     result = run(make(measure={"cot_after": True}))
     columns = ("cot_after_ids", "cot_after_text", "cot_after_letter")
     for row in rows_of(result):
@@ -153,7 +153,7 @@ def test_lora(make: Make) -> None:
     assert any(abs(row["efficacy"]) > 1e-4 for row in measured)
 
 
-def test_disagreeing_problems_are_skipped_unless_asked_for(make: Make, usual: tuple[SweepResult, Watch]) -> None:
+def test_disagreeing_problems_are_skipped_unless_asked_for(make: Make, usual: tuple[JobResult, Watch]) -> None:
     result = run(make(measure={"disagreeing": False}, rates=[1e-3]))
     agree = {row["problem_id"]: row["agree"] for row in rows_of(result, "cots")}
     # Of a random model's answers some differ; else this test would show nothing.
@@ -173,7 +173,7 @@ def lines_of_dry_run(plain: dict[str, Any]) -> list[str]:
 
 
 def test_dry_run_says_what_would_be_done_and_stores_nothing(
-    make: Make, usual: tuple[SweepResult, Watch], monkeypatch: pytest.MonkeyPatch
+    make: Make, usual: tuple[JobResult, Watch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = watch_pools(monkeypatch, "fairwitness.fur.dry_run")
     plain = make(engine={"group_size": 3})

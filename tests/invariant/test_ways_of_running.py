@@ -13,7 +13,7 @@ import pytest
 
 from fairwitness.fleet.cluster import Connection, start_local
 from fairwitness.fleet.pool import Outcome
-from fairwitness.fur.sweep import SweepResult
+from fairwitness.records.job import JobResult
 from tests.helpers.sweeps import (
     NUM_HELD_OUT,
     NUM_PROBLEMS,
@@ -29,7 +29,7 @@ from tests.helpers.sweeps import (
 
 PLACE = ("problem_id", "cot_step_index", "lr", "iteration")
 
-Sweep = Callable[..., SweepResult]
+Sweep = Callable[..., JobResult]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str],
     """Runs the same small sweep in a folder of its own with other settings."""
     data = write_problems(tmp_path_factory.mktemp("data") / "animals.jsonl")
 
-    def one(**changes: Any) -> SweepResult:
+    def one(**changes: Any) -> JobResult:
         path = changes.pop("path", data)
         return run(settings(tmp_path_factory.mktemp("runs"), tiny_folder("llama"), path, **changes))
 
@@ -45,11 +45,11 @@ def sweep(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str],
 
 
 @pytest.fixture(scope="module")
-def usual(sweep: Sweep) -> SweepResult:
+def usual(sweep: Sweep) -> JobResult:
     return sweep()
 
 
-def same_tables(found: SweepResult, expected: SweepResult) -> None:
+def same_tables(found: JobResult, expected: JobResult) -> None:
     assert found.counts == expected.counts
     for table in ("problems", "cots", "cot_steps", "unlearning"):
         assert_same(
@@ -58,7 +58,7 @@ def same_tables(found: SweepResult, expected: SweepResult) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_group_size_changes_no_row(sweep: Sweep, usual: SweepResult, size: int) -> None:
+def test_group_size_changes_no_row(sweep: Sweep, usual: JobResult, size: int) -> None:
     grouped = sweep(engine={"group_size": size})
     measured = [row for row in rows_of(grouped) if row["status"] == "ok"]
     assert max(row["group_size"] for row in measured) == size
@@ -66,11 +66,11 @@ def test_group_size_changes_no_row(sweep: Sweep, usual: SweepResult, size: int) 
 
 
 @pytest.mark.parametrize("max_tokens", [1, 300])
-def test_padding_changes_no_row(sweep: Sweep, usual: SweepResult, max_tokens: int) -> None:
+def test_padding_changes_no_row(sweep: Sweep, usual: JobResult, max_tokens: int) -> None:
     same_tables(sweep(engine={"max_tokens": max_tokens}), usual)
 
 
-def test_order_of_the_data_changes_no_measurement(sweep: Sweep, usual: SweepResult, tmp_path: Path) -> None:
+def test_order_of_the_data_changes_no_measurement(sweep: Sweep, usual: JobResult, tmp_path: Path) -> None:
     backwards = [problem(number) for number in reversed(range(NUM_PROBLEMS + NUM_HELD_OUT))]
     turned = sweep(path=write_problems(tmp_path / "animals.jsonl", backwards))
     # The file is another one, so all keys are.
@@ -79,7 +79,7 @@ def test_order_of_the_data_changes_no_measurement(sweep: Sweep, usual: SweepResu
     assert_same(*(measurements(rows_of(result), *PLACE, leave_out=keys) for result in (turned, usual)))
 
 
-def test_seed_changes_measurements(sweep: Sweep, usual: SweepResult) -> None:
+def test_seed_changes_measurements(sweep: Sweep, usual: JobResult) -> None:
     # Shows that the comparison of these tests can fail.
     drawn = [[row["problem_id"] for row in rows_of(result, "cots")] for result in (sweep(seed=1), usual)]
     assert set(drawn[0]) != set(drawn[1])
@@ -102,7 +102,7 @@ def ray_on_this_machine() -> Iterator[Connection]:
 @pytest.mark.slow
 @pytest.mark.parametrize("num_actors", [1, 2])
 def test_ray_gives_the_rows_of_the_local_pool(
-    ray_on_this_machine: Connection, sweep: Sweep, usual: SweepResult, num_actors: int
+    ray_on_this_machine: Connection, sweep: Sweep, usual: JobResult, num_actors: int
 ) -> None:
     on_ray = sweep(
         pool={"kind": "ray", "min_actors": num_actors, "max_actors": num_actors, "num_cpus_per_actor": 0.5},
@@ -114,7 +114,7 @@ def test_ray_gives_the_rows_of_the_local_pool(
 
 @pytest.mark.slow
 def test_killed_actor_changes_no_row(
-    ray_on_this_machine: Connection, sweep: Sweep, usual: SweepResult, monkeypatch: pytest.MonkeyPatch
+    ray_on_this_machine: Connection, sweep: Sweep, usual: JobResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = watch_pools(monkeypatch)
     killed: list[int] = []

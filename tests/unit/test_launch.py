@@ -26,10 +26,9 @@ from fairwitness.errors import (
     ResourceError,
     StoreError,
 )
-from fairwitness.fur.sweep import SweepResult
 from fairwitness.launch import common, sweep
 from fairwitness.organisms.shipped import organism_path
-from fairwitness.records.job import Report
+from fairwitness.records.job import JobResult, Report
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.job_configs import SWEEPS
@@ -92,7 +91,7 @@ def test_other_errors_are_not_hidden() -> None:
 )
 def test_closing_line_shows_where_mlflow_has_the_run(uri: str, shown: str, tmp_path: Path) -> None:
     reported = Report((tmp_path / "report.html",), ())
-    result = SweepResult(RunDirectory(tmp_path, "demo"), 0, Counter(), reported, uri, 1)
+    result = JobResult(RunDirectory(tmp_path, "demo"), 0, Counter(), reported, uri, 1)
     line = next(line for line in sweep._closing_lines(result) if line.startswith("MLflow"))
     assert line.endswith(shown)
 

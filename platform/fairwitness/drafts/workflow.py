@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from functools import partial
 
 import pyarrow.compute as pc
 
@@ -21,33 +21,14 @@ from fairwitness.judges.config import JudgeConfig, RulesConfig
 from fairwitness.judges.factory import check_usable, make_chat_model
 from fairwitness.judges.protocol import ChatModel
 from fairwitness.records.data_set import Loader
-from fairwitness.records.job import JobRun, Report, Reporter
+from fairwitness.records.job import JobResult, JobRun, Reporter
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
 
 JOB = "draft_faithfulness"
 
 
-@dataclass(frozen=True)
-class DraftResult:
-    """What became of a job.
-
-    Attributes:
-        run: Its directory.
-        exit_code: 0 done, 1 some items failed.
-        counts: Number of continuations and unusable drafts by status, and of refused records and lines.
-        report: What was reported.
-        tracking_uri: Where MLflow has it; None when tracking is off or failed.
-    """
-
-    run: RunDirectory
-    exit_code: int
-    counts: Mapping[str, int]
-    report: Report
-    tracking_uri: str | None
-
-
-def run_drafts(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader], report: Reporter) -> DraftResult:
+def run_drafts(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader], report: Reporter) -> JobResult:
     """Measures drafts, or what is left of them, and reports.
 
     Args:
@@ -64,25 +45,13 @@ def run_drafts(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader]
             check_usable(judge)
     studies = prepare_draft_studies(config, loaders)
     run = RunDirectory(config.output.dir, config.name)
-    with run.lock(), run.store() as store:
-        job = _job(config, run, store, studies)
+    with run.opened() as store:
+        count = partial(_counts, store, studies)
+        job = JobRun(JOB, config, run, store, config.tracking, count=count, studies=studies)
         with job.started(), make_pool(config.pool) as pool:
             _measure(config, run, store, studies, pool)
-        code, reported = job.finish(report)
-        uri = job.tracker.uri if job.tracker.is_active else None
-        return DraftResult(run, code, job.counts(), reported, uri)
-
-
-def _job(config: DraftFaithfulnessConfig, run: RunDirectory, store: Store, studies: Sequence[DraftStudy]) -> JobRun:
-    return JobRun(
-        JOB, config, run, store, config.tracking,
-        count=lambda: _counts(store, studies),
-        notes={study.facts.name: study.facts.notes for study in studies},
-        models=list(dict.fromkeys(f"{s.facts.name}@{s.facts.revision}" for s in studies)),
-        data_sets=list(dict.fromkeys(f"{s.data.loaded.name}@{s.data.loaded.data_revision}" for s in studies)),
-        scope_keys=[study.scope_key for study in studies],
-        cell_keys=[],
-    )  # fmt: skip
+            job.num_models_loaded = pool.num_builds
+        return job.finish(report)
 
 
 def _measure(

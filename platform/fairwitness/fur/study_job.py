@@ -29,17 +29,9 @@ class StudyJob(JobRun):
         super().__init__(
             job, config, run, store, config.tracking,
             count=self._count_tasks,
-            notes={study.facts.name: study.facts.notes for study in studies},
-            models=list(dict.fromkeys(f"{s.facts.name}@{s.facts.revision}" for s in studies)),
-            data_sets=list(dict.fromkeys(f"{s.data.loaded.name}@{s.data.loaded.data_revision}" for s in studies)),
-            scope_keys=[study.scope_key for study in studies],
+            studies=studies,
             cell_keys=list(iterate_cells(studies)),
         )  # fmt: skip
-
-    @property
-    def tracking_uri(self) -> str | None:
-        """Where MLflow has the job; None when tracking is off or failed."""
-        return self.tracker.uri if self.tracker.is_active else None
 
     def log_cell(self, cell_key: str) -> None:
         """Logs a cell to MLflow as the store has it now."""

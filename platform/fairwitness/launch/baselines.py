@@ -7,12 +7,12 @@ from pathlib import Path
 
 from fairwitness.config import load_config
 from fairwitness.fur.baselines.config import FurBaselinesConfig
-from fairwitness.fur.baselines.job import BaselinesResult, run_baselines
+from fairwitness.fur.baselines.job import run_baselines
 from fairwitness.fur.baselines.writers import Rule
 from fairwitness.launch.common import LOADERS, ended, say, set_up, tracking_line
 from fairwitness.organisms.rewrites import rewrite
 from fairwitness.organisms.shipped import ORGANISM
-from fairwitness.records.job import Report
+from fairwitness.records.job import JobResult, Report
 from fairwitness.records.keys import code_revision
 from fairwitness.report.baselines import baseline_lines
 from fairwitness.report.build import build_report
@@ -51,7 +51,7 @@ def _report(run_path: Path) -> Report:
     return Report((paths.html, *paths.csv.values(), *paths.plots.values()), lines)
 
 
-def _closing_lines(result: BaselinesResult) -> list[str]:
+def _closing_lines(result: JobResult) -> list[str]:
     counts = result.counts
     lines = [
         *result.report.findings,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from fairwitness.config import load_config
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.workflow import DraftResult, run_drafts
+from fairwitness.drafts.workflow import run_drafts
 from fairwitness.launch.common import LOADERS, ended, say, set_up, tracking_line, with_organism
-from fairwitness.records.job import Report
+from fairwitness.records.job import JobResult, Report
 from fairwitness.report.drafts.build import build_draft_report
 
 
@@ -51,7 +51,7 @@ def _report(run_path: Path) -> Report:
     return Report((paths.html, *paths.csv.values()), paths.findings)
 
 
-def _closing_lines(result: DraftResult) -> list[str]:
+def _closing_lines(result: JobResult) -> list[str]:
     counts = result.counts
     lines = [
         *result.report.findings,

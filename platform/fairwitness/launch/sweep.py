@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairwitness.fur.dry_run import dry_run
-from fairwitness.fur.sweep import SweepResult, run_sweep
+from fairwitness.fur.sweep import run_sweep
 from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.launch.common import LOADERS, ended, read_config, say, set_up, tracking_line
-from fairwitness.records.job import Report
+from fairwitness.records.job import JobResult, Report
 from fairwitness.report.build import build_report
 
 
@@ -59,7 +59,7 @@ def make_report(run_path: Path) -> Report:
     )
 
 
-def _closing_lines(result: SweepResult) -> list[str]:
+def _closing_lines(result: JobResult) -> list[str]:
     counts = result.counts
     lines = [
         *result.report.findings,

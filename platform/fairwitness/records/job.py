@@ -9,14 +9,17 @@ import platform
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from fairwitness import __version__
 from fairwitness.config import Config, fingerprint
 from fairwitness.errors import FairwitnessError
+from fairwitness.lm.facts import ModelFacts
+from fairwitness.records.data_set import DataSet
 from fairwitness.records.keys import code_revision
 from fairwitness.records.run_dir import RunDirectory, describe_changes, run_rows
 from fairwitness.records.store import Store
@@ -30,6 +33,22 @@ EXIT_DONE, EXIT_SOME_FAILED, EXIT_INFEASIBLE, EXIT_INTERRUPTED = 0, 1, 3, 130
 RAY_COPIES = "working_dir_files"
 """Folder in which Ray unpacks the working directories of submitted jobs."""
 COUNTED = ("ok", "skipped", "failed", "refused")
+
+
+class Studied(Protocol):
+    """What a job records of each of its studies."""
+
+    @property
+    def facts(self) -> ModelFacts:
+        """The model."""
+
+    @property
+    def data(self) -> DataSet:
+        """The data set."""
+
+    @property
+    def scope_key(self) -> str:
+        """Scope of its rows."""
 
 
 class Report(NamedTuple):
@@ -52,6 +71,27 @@ Reporter = Callable[[Path], Report]
 """Makes a report of a run directory."""
 
 
+@dataclass(frozen=True)
+class JobResult:
+    """What became of a job.
+
+    Attributes:
+        run: The run directory.
+        exit_code: 0 done, 1 some items failed, 3 no feasible outcome.
+        counts: Number of items by status, and of refused records.
+        report: What was reported.
+        tracking_uri: Where MLflow has it; None when tracking is off or failed.
+        num_models_loaded: How many engines were built.
+    """
+
+    run: RunDirectory
+    exit_code: int
+    counts: Mapping[str, int]
+    report: Report
+    tracking_uri: str | None
+    num_models_loaded: int
+
+
 class JobRun:
     """One job's record, whatever way it ends.
 
@@ -61,6 +101,7 @@ class JobRun:
         tracker: MLflow, for what is logged on the way.
         row: The job's row of `runs`; the job may add to it before `started`.
         health: Self-checks and health figures; filled by the job, stored with the row.
+        num_models_loaded: How many engines were built; filled by the job.
     """
 
     def __init__(
@@ -72,7 +113,7 @@ class JobRun:
         tracking: TrackingConfig,
         *,
         count: Callable[[], Mapping[str, int]],
-        notes: Mapping[str, Sequence[str]] | None = None,
+        studies: Sequence[Studied] = (),
         is_same: Callable[[Mapping[str, Any]], bool] | None = None,
         **columns: Any,
     ) -> None:
@@ -85,17 +126,18 @@ class JobRun:
             store: The run's store, open for writing.
             tracking: Where MLflow is.
             count: Gives the number of items by status: ok, skipped, failed, refused.
-            notes: What is to be known of each model.
+            studies: What it is about: their models, data sets and scopes are recorded.
             is_same: Whether an earlier configuration of the job on this run is of the same piece of work, so that this
                 call goes on with it; None where every one is.
-            columns: Further columns of `runs`: models, data_sets, scope_keys, cell_keys.
+            columns: Further columns of `runs`: cell_keys, and those that are not the studies' own.
         """
         self.config, self.dir, self.store = config, run, store
         self.tracker = Tracker(tracking, run)
         self.health: dict[str, Any] = {}
+        self.num_models_loaded = 0
         self._count = count
         self._is_same = is_same or (lambda _config: True)
-        self.row = _row(job, config, run.name, notes or {}) | columns
+        self.row = _row(job, config, run.name, studies) | columns
 
     @contextmanager
     def started(self) -> Iterator[None]:
@@ -114,8 +156,12 @@ class JobRun:
         with self._ending():
             yield
 
-    def finish(self, report: Reporter) -> tuple[int, Report]:
-        """Records the end, reports, and gives the exit code: 0 done, 1 some items failed, 3 no feasible outcome.
+    def finish(self, report: Reporter, *, is_feasible: bool | None = None) -> JobResult:
+        """Records the end and reports.
+
+        Args:
+            report: Makes the report.
+            is_feasible: Whether the outcome is feasible; None: the report says it.
 
         Raises:
             FairwitnessError: The report cannot be made; the row says so.
@@ -126,11 +172,12 @@ class JobRun:
             reported = report(self.dir.path)
         for caution in reported.cautions:
             log.warning("%s", caution)
-        if code == EXIT_DONE and not reported.is_feasible:
+        if code == EXIT_DONE and not (reported.is_feasible if is_feasible is None else is_feasible):
             code = EXIT_INFEASIBLE
             self._save("done", exit_code=code, reason="no rate is feasible; the report names the nearest miss")
         self.tracker.finish("done", [*reported.files, self.config_path], self._metrics())
-        return code, reported
+        uri = self.tracker.uri if self.tracker.is_active else None
+        return JobResult(self.dir, code, self.counts(), reported, uri, self.num_models_loaded)
 
     def counts(self) -> dict[str, int]:
         """Number of items by status."""
@@ -179,9 +226,10 @@ class JobRun:
         return {f"num_{name}": self.row[f"num_{name}"] for name in COUNTED}
 
 
-def _row(job: str, config: Config, name: str, notes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _row(job: str, config: Config, name: str, studies: Sequence[Studied]) -> dict[str, Any]:
     resolved = redact(config.model_dump(mode="json"))
     now = datetime.now(UTC)
+    data = [one.data.loaded for one in studies]
     return {
         "key": f"{name}-{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}",
         "name": name,
@@ -190,7 +238,11 @@ def _row(job: str, config: Config, name: str, notes: Mapping[str, Sequence[str]]
         "config_json": json.dumps(resolved),
         "config_fingerprint": fingerprint(resolved),
         "code_revision": code_revision(),
-        "environment_json": json.dumps(_environment(notes)),
+        "environment_json": json.dumps(_environment({one.facts.name: one.facts.notes for one in studies})),
+        "models": list(dict.fromkeys(f"{one.facts.name}@{one.facts.revision}" for one in studies)),
+        "data_sets": list(dict.fromkeys(f"{loaded.name}@{loaded.data_revision}" for loaded in data)),
+        "scope_keys": [one.scope_key for one in studies],
+        "cell_keys": [],
     }
 
 

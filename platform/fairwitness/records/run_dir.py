@@ -104,6 +104,16 @@ class RunDirectory:
         return Store(self.store_path, create=create)
 
     @contextlib.contextmanager
+    def opened(self) -> Iterator[Store]:
+        """The run's store for the one process that may write it.
+
+        Raises:
+            StoreError: See `lock` and `Store`.
+        """
+        with self.lock(), self.store() as store:
+            yield store
+
+    @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Makes this process the one writer of the run. The operating system frees the lock of a process that dies.
 

@@ -14,7 +14,7 @@ from fairwitness.fur.finished import open_finished
 from fairwitness.fur.items import CotItem
 from fairwitness.fur.methods import method_name
 from fairwitness.fur.study import prepare_studies
-from fairwitness.fur.sweep import SweepResult
+from fairwitness.records.job import JobResult
 from tests.helpers.sweeps import config_of, rows_of, run, script_cots, settings, watch_pools, write_problems
 
 METHODS = [
@@ -91,14 +91,14 @@ def test_names_of_methods() -> None:
 @pytest.fixture
 def swept(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> tuple[dict[str, Any], SweepResult, list[Any]]:
+) -> tuple[dict[str, Any], JobResult, list[Any]]:
     script_cots(monkeypatch, {})
     watch = watch_pools(monkeypatch)
     plain = several(tmp_path, tiny_folder("llama"))
     return plain, run(plain), watch.items
 
 
-def test_one_run_measures_all_methods_on_the_same_cots(swept: tuple[dict[str, Any], SweepResult, list[Any]]) -> None:
+def test_one_run_measures_all_methods_on_the_same_cots(swept: tuple[dict[str, Any], JobResult, list[Any]]) -> None:
     plain, result, items = swept
     assert result.exit_code == 0
     assert result.num_models_loaded == 1
@@ -116,7 +116,7 @@ def test_one_run_measures_all_methods_on_the_same_cots(swept: tuple[dict[str, An
     assert len(rows_of(result)) == len(rows)
 
 
-def test_a_finished_run_is_opened_method_by_method(swept: tuple[dict[str, Any], SweepResult, list[Any]]) -> None:
+def test_a_finished_run_is_opened_method_by_method(swept: tuple[dict[str, Any], JobResult, list[Any]]) -> None:
     _, result, _ = swept
     found = open_finished(result.run, result.run.store(create=False), {})
     assert [(one.study.config.recipe.method.kind, one.study.lora_rank) for one in found] == [
@@ -129,7 +129,7 @@ def test_a_finished_run_is_opened_method_by_method(swept: tuple[dict[str, Any], 
     assert found[0].records == found[1].records
 
 
-def test_cells_are_named_with_their_rank(swept: tuple[dict[str, Any], SweepResult, list[Any]]) -> None:
+def test_cells_are_named_with_their_rank(swept: tuple[dict[str, Any], JobResult, list[Any]]) -> None:
     _, result, _ = swept
     cells = summarise_cells(result.run.store(create=False))
     found = [(cell.params["method"], cell.params.get("lora_rank"), cell.params["lr"]) for cell in cells]

@@ -19,9 +19,8 @@ def test_results_in_rays_copy_of_the_working_directory(
 ) -> None:
     caplog.set_level(logging.INFO, "fairwitness")
     run = RunDirectory(tmp_path / folder, "demo")
-    none: dict[str, list[str]] = {name: [] for name in ("models", "data_sets", "scope_keys", "cell_keys")}
-    with run.lock(), run.store() as store:
-        job = JobRun("fur_sweep", Config(), run, store, TrackingConfig(enabled=False), count=dict, **none)
+    with run.opened() as store:
+        job = JobRun("fur_sweep", Config(), run, store, TrackingConfig(enabled=False), count=dict)
         with job.started():
             pass
     assert f"run demo: results go to {run.path}" in caplog.messages

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 import pyarrow.compute as pc
 
@@ -19,7 +19,7 @@ from fairwitness.fur.baselines.summary import JOB
 from fairwitness.fur.baselines.writers import Rule
 from fairwitness.fur.finished import FinishedStudy, open_finished
 from fairwitness.records.data_set import Loader
-from fairwitness.records.job import JobRun, Report, Reporter
+from fairwitness.records.job import JobResult, JobRun, Reporter
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
 
@@ -29,30 +29,9 @@ CACHE_FOLDER = "judge_cache"
 """In the run's folder: replies of models, those of judges too."""
 
 
-@dataclass(frozen=True)
-class BaselinesResult:
-    """What became of the job.
-
-    Attributes:
-        run: The sweep's directory.
-        exit_code: 0 done, 1 some items failed.
-        counts: Number of measurements by status.
-        report: What was reported.
-        tracking_uri: Where MLflow has it; None when tracking is off or failed.
-        num_models_loaded: How many engines were built.
-    """
-
-    run: RunDirectory
-    exit_code: int
-    counts: Mapping[str, int]
-    report: Report
-    tracking_uri: str | None
-    num_models_loaded: int
-
-
 def run_baselines(
     config: FurBaselinesConfig, *, loaders: Mapping[str, Loader], rules: Mapping[str, Rule], report: Reporter
-) -> BaselinesResult:
+) -> JobResult:
     """Measures the baselines, or what is left of them, and reports.
 
     Args:
@@ -66,7 +45,7 @@ def run_baselines(
         KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
     """
     run = RunDirectory.at(config.run)
-    with run.lock(), run.store() as store, ExitStack() as stack:
+    with run.opened() as store, ExitStack() as stack:
         # Methods of unlearning share the base model's CoTs, and so their baselines.
         opened = {one.study.scope_key: _with_settings(one, config) for one in open_finished(run, store, loaders)}
         finished = list(opened.values())
@@ -92,26 +71,21 @@ class _Job:
         run: RunDirectory,
         store: Store,
     ) -> None:
-        self.config, self.finished, self.baselines, self.dir, self.store = config, finished, baselines, run, store
+        self.config, self.finished, self.baselines, self.store = config, finished, baselines, store
         self.workers = workers
         self.settings = finished[0].study.config
-        studies = [one.study for one in finished]
         self.job = JobRun(
             JOB, config, run, store, self.settings.tracking,
             count=self._counts,
-            models=list(dict.fromkeys(f"{s.facts.name}@{s.facts.revision}" for s in studies)),
-            data_sets=list(dict.fromkeys(f"{s.data.loaded.name}@{s.data.loaded.data_revision}" for s in studies)),
-            scope_keys=[study.scope_key for study in studies],
+            studies=[one.study for one in finished],
             cell_keys=[baseline.key for baseline in baselines],
         )  # fmt: skip
 
-    def run(self, report: Reporter) -> BaselinesResult:
+    def run(self, report: Reporter) -> JobResult:
         with self.job.started():
             self._measure()
-        code, reported = self.job.finish(lambda path: report(path)._replace(is_feasible=True))
-        tracker = self.job.tracker
-        uri = tracker.uri if tracker.is_active else None
-        return BaselinesResult(self.dir, code, self.job.counts(), reported, uri, self.workers.num_models_loaded)
+            self.job.num_models_loaded = self.workers.num_models_loaded
+        return self.job.finish(report, is_feasible=True)
 
     def _measure(self) -> None:
         runs = [

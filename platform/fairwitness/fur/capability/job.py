@@ -27,7 +27,7 @@ from fairwitness.fur.study_run import count, new_rows
 from fairwitness.fur.tasks import TaskResult
 from fairwitness.lm.scoring import LetterAnswer
 from fairwitness.records.data_set import DataSet, Loader, problem_rows
-from fairwitness.records.job import JobRun, Report, Reporter
+from fairwitness.records.job import JobResult, JobRun, Reporter
 from fairwitness.records.progress import Progress, at_work
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
@@ -41,22 +41,16 @@ Choices = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class CapabilityResult:
+class CapabilityResult(JobResult):
     """What became of the job.
 
     Attributes:
-        exit_code: 0 done, 1 some items failed, 3 no study has a feasible rate.
-        counts: Rows of this measurement by status.
         cells: What came out.
         reasons: Why a study was not measured, by its label.
-        report: What was reported.
     """
 
-    exit_code: int
-    counts: Mapping[str, int]
     cells: tuple[CellCapability, ...]
     reasons: Mapping[str, str]
-    report: Report
 
 
 def run_capability(config: FurCapabilityConfig, *, loaders: Mapping[str, Loader], report: Reporter) -> CapabilityResult:
@@ -72,7 +66,7 @@ def run_capability(config: FurCapabilityConfig, *, loaders: Mapping[str, Loader]
         KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
     """
     run = RunDirectory.at(config.run)
-    with run.lock(), run.store() as store:
+    with run.opened() as store:
         data, studies = _prepare(config, run, store, loaders)
         return _Capability(config, run, store, data, studies).run(report)
 
@@ -134,9 +128,8 @@ class _Capability:
         self.job = JobRun(
             JOB, config, run, store, config.tracking or self.sweep.tracking,
             count=self._counts,
-            models=list(dict.fromkeys(f"{p.study.facts.name}@{p.study.facts.revision}" for p in self.plans)),
+            studies=[plan.study for plan in self.plans],
             data_sets=[f"{data.loaded.name}@{data.loaded.data_revision}"],
-            scope_keys=list(dict.fromkeys(plan.study.scope_key for plan in self.plans)),
             cell_keys=[plan.study.cell_key(plan.lr) for plan in self.plans if plan.lr is not None],
         )  # fmt: skip
 
@@ -151,9 +144,9 @@ class _Capability:
         for cell in cells:
             self.job.tracker.log_cell(cell.cell_key, _params(cell), {}, _totals(cell))
         is_feasible = any(plan.lr is not None for plan in self.plans)
-        code, reported = self.job.finish(lambda path: report(path)._replace(is_feasible=is_feasible))
+        ended = self.job.finish(report, is_feasible=is_feasible)
         reasons = {plan.study.label: plan.reason for plan in self.plans if plan.reason is not None}
-        return CapabilityResult(code, self.job.counts(), tuple(cells), reasons, reported)
+        return CapabilityResult(**vars(ended), cells=tuple(cells), reasons=reasons)
 
     def _measure(self) -> None:
         left = [(plan, _left(plan, self.store)) for plan in self.plans]
@@ -165,6 +158,7 @@ class _Capability:
                 for plan, tasks in left:
                     if tasks:
                         self._measure_plan(plan, EngineClient(plan.study, pool), tasks)
+                self.job.num_models_loaded = pool.num_builds
 
     def _measure_plan(self, plan: CapabilityPlan, client: EngineClient, left: Sequence[Planned]) -> None:
         known = self._known_before(plan)

@@ -25,7 +25,7 @@ from fairwitness.judges.factory import check_usable, make_chat_model
 from fairwitness.judges.template import PromptTemplate, load_template
 from fairwitness.records.conditions import one_of
 from fairwitness.records.data_set import Loader
-from fairwitness.records.job import JobRun, Report, Reporter
+from fairwitness.records.job import JobResult, JobRun, Reporter
 from fairwitness.records.keys import key_of
 from fairwitness.records.progress import Progress
 from fairwitness.records.run_dir import RunDirectory
@@ -38,26 +38,16 @@ CACHE_FOLDER = "judge_cache"
 
 
 @dataclass(frozen=True)
-class JudgeResult:
+class JudgeResult(JobResult):
     """What became of the job.
 
     Attributes:
-        run: The sweep's directory.
-        exit_code: 0 done, 1 some items failed.
-        counts: Number of pairs by status.
         cells: What the judge found, per model, data set and method.
         notes: What a reader should know besides, a line each.
-        report: What was reported.
-        tracking_uri: Where MLflow has it; None when tracking is off or failed.
     """
 
-    run: RunDirectory
-    exit_code: int
-    counts: Mapping[str, int]
     cells: Sequence[JudgedCell]
     notes: Sequence[str]
-    report: Report
-    tracking_uri: str | None
 
 
 def run_judge(config: FurJudgeConfig, *, loaders: Mapping[str, Loader], report: Reporter) -> JudgeResult:
@@ -75,7 +65,7 @@ def run_judge(config: FurJudgeConfig, *, loaders: Mapping[str, Loader], report: 
     """
     template, judge = prepare_judge(config)
     run = RunDirectory.at(config.run)
-    with run.lock(), run.store() as store:
+    with run.opened() as store:
         return _Job(config, template, judge, open_finished(run, store, loaders), run, store).run(report)
 
 
@@ -121,14 +111,11 @@ class _Job:
             (one.study, pair) for one, key in self.cells for pair in cot_pairs(one, key, only_changed=is_changed)
         ]
         self.settings = finished[0].study.config
-        studies = [one.study for one, _ in self.cells]
         self.job = JobRun(
             JOB, config, run, store, config.tracking or self.settings.tracking,
             count=self._counts,
             is_same=lambda earlier: _judge_of(earlier) == _judge_of(config.model_dump(mode="json")),
-            models=list(dict.fromkeys(f"{s.facts.name}@{s.facts.revision}" for s in studies)),
-            data_sets=list(dict.fromkeys(f"{s.data.loaded.name}@{s.data.loaded.data_revision}" for s in studies)),
-            scope_keys=list(dict.fromkeys(study.scope_key for study in studies)),
+            studies=[one.study for one, _ in self.cells],
             cell_keys=[key for _, key in self.cells],
         )  # fmt: skip
 
@@ -138,10 +125,8 @@ class _Job:
             cells = self._results()
             for cell in cells:
                 self._track(cell)
-        code, reported = self.job.finish(lambda path: report(path)._replace(is_feasible=True))
-        tracker = self.job.tracker
-        uri = tracker.uri if tracker.is_active else None
-        return JudgeResult(self.dir, code, self.job.counts(), cells, self.notes, reported, uri)
+        ended = self.job.finish(report, is_feasible=True)
+        return JudgeResult(**vars(ended), cells=cells, notes=self.notes)
 
     def _judge(self) -> None:
         finished = self.store.finished_keys("judgements")
@@ -174,6 +159,7 @@ class _Job:
             for position, reply in chat.replies(prompts, max_tokens=limit):
                 study, pair = pending[position]
                 yield replied_row(study, pair, self.judge, reply, max_tokens=limit)
+            self.job.num_models_loaded = pool.num_builds if pool else 0
 
     def _results(self) -> list[JudgedCell]:
         keys = [key for _, key in self.cells]

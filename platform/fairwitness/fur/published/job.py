@@ -87,7 +87,7 @@ def import_published(config: ImportConfig, *, report: Reporter) -> ImportResult:
     refused = [(file.data_set, fault) for file in files for fault in file.refused] + found.refused
     found.rows["problems"] += [_refused_row(found.revision, data_set, fault) for data_set, fault in refused]
     run = RunDirectory(config.dir, config.name)
-    with run.lock(), run.store() as store:
+    with run.opened() as store:
         _must_be_ours(run, store)
         job = JobRun(
             JOB, config, run, store, TrackingConfig(enabled=False),
@@ -104,11 +104,11 @@ def import_published(config: ImportConfig, *, report: Reporter) -> ImportResult:
         with job.started():
             for table, rows in found.rows.items():
                 store.append(table, _new(store, table, rows))
-        code, reported = job.finish(report)
-    page = reported.files[0] if reported.files else None
+        ended = job.finish(report)
+    page = ended.report.files[0] if ended.report.files else None
     faults = sorted((fault for _, fault in refused), key=lambda fault: (fault.source, fault.line))
     counts = {table: len(rows) for table, rows in found.rows.items() if rows}
-    return ImportResult(run, code, files, tuple(faults), counts, tuple(found.cell_keys), config.seed, page)
+    return ImportResult(run, ended.exit_code, files, tuple(faults), counts, tuple(found.cell_keys), config.seed, page)
 
 
 def _read(config: ImportConfig) -> tuple[PublishedFile, ...]:

@@ -20,7 +20,7 @@ from fairwitness.fur.study import Study, prepare_studies
 from fairwitness.fur.study_job import StudyJob
 from fairwitness.fur.study_run import StudyRun
 from fairwitness.records.data_set import Loader
-from fairwitness.records.job import Report
+from fairwitness.records.job import JobResult, Report
 from fairwitness.records.run_dir import RunDirectory
 
 log = logging.getLogger(__name__)
@@ -32,26 +32,14 @@ SearchReporter = Callable[[Path, Sequence[SearchOutcome]], Report]
 
 
 @dataclass(frozen=True)
-class SearchResult:
+class SearchResult(JobResult):
     """What became of a search.
 
     Attributes:
-        run: Its directory.
-        exit_code: 0 done, 1 some items failed, 3 no rate is feasible for some model and data set.
         outcomes: What was found, per study.
-        counts: Number of tasks by status, and of refused records.
-        report: What was reported.
-        tracking_uri: Where MLflow has it; None when tracking is off or failed.
-        num_models_loaded: How many engines were built.
     """
 
-    run: RunDirectory
-    exit_code: int
     outcomes: tuple[SearchOutcome, ...]
-    counts: Mapping[str, int]
-    report: Report
-    tracking_uri: str | None
-    num_models_loaded: int
 
 
 def run_search(config: LrSearchConfig, *, loaders: Mapping[str, Loader], report: SearchReporter) -> SearchResult:
@@ -69,12 +57,11 @@ def run_search(config: LrSearchConfig, *, loaders: Mapping[str, Loader], report:
     studies = prepare_studies(config, loaders)
     _must_have_problems(config, studies)
     run = RunDirectory(config.output.dir, config.name)
-    with run.lock(), run.store() as store:
+    with run.opened() as store:
         job = StudyJob(JOB, config, studies, run, store)
         with job.started():
-            outcomes, num_models_loaded = _search(job, config)
-        code, reported = job.finish(lambda path: report(path, outcomes))
-        return SearchResult(run, code, outcomes, job.counts(), reported, job.tracking_uri, num_models_loaded)
+            outcomes = _search(job, config)
+        return SearchResult(**vars(job.finish(lambda path: report(path, outcomes))), outcomes=outcomes)
 
 
 def _must_have_problems(config: LrSearchConfig, studies: Sequence[Study]) -> None:
@@ -87,7 +74,7 @@ def _must_have_problems(config: LrSearchConfig, studies: Sequence[Study]) -> Non
             )
 
 
-def _search(job: StudyJob, config: LrSearchConfig) -> tuple[tuple[SearchOutcome, ...], int]:
+def _search(job: StudyJob, config: LrSearchConfig) -> tuple[SearchOutcome, ...]:
     outcomes = []
     with make_pool(config.pool) as pool:
         for study in job.studies:
@@ -100,7 +87,8 @@ def _search(job: StudyJob, config: LrSearchConfig) -> tuple[tuple[SearchOutcome,
             rows = [{**row, "searcher": searcher} for row in trial_rows(outcome, job.row["key"])]
             job.store.append("trials", rows)
             outcomes.append(outcome)
-        return tuple(outcomes), pool.num_builds
+        job.num_models_loaded = pool.num_builds
+    return tuple(outcomes)
 
 
 def _search_study(part: StudyRun, pool: Pool, job: StudyJob, config: LrSearchConfig) -> SearchOutcome:

@@ -70,7 +70,7 @@ def import_ratings(config: StudyImportConfig) -> Imported:
     run = RunDirectory.at(config.run)
     files = [read_ratings(Path(name), rater=config.rater) for name in config.files]
     read = [rating for file in files for rating in file.ratings]
-    with run.lock(), run.store() as store:
+    with run.opened() as store:
         steps = steps_by_item(store, {rating.item for rating in read})
         taking = _Taking(steps, stored_ratings(store))
         for rating in read:

@@ -19,14 +19,14 @@ from fairwitness.errors import ConfigError, DataError, StoreError
 from fairwitness.fleet.pool import Outcome
 from fairwitness.fur.baselines import study_run
 from fairwitness.fur.baselines.config import FurBaselinesConfig
-from fairwitness.fur.baselines.job import BaselinesResult, run_baselines
+from fairwitness.fur.baselines.job import run_baselines
 from fairwitness.fur.baselines.writers import Purpose, Rule
 from fairwitness.fur.items import AnswerItem, CotItem, ShapItem
 from fairwitness.launch.baselines import fur_baselines
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import answers
 from fairwitness.problems.problem import Problem
-from fairwitness.records.job import Report
+from fairwitness.records.job import JobResult, Report
 from tests.helpers.commands import process_settings_restored
 from tests.helpers.sweeps import (
     NUM_PROBLEMS,
@@ -82,7 +82,7 @@ def settings_of(run_path: Path, *baselines: Any, **changes: Any) -> FurBaselines
     return validate(FurBaselinesConfig, plain, "test")
 
 
-def measure(run_path: Path, *baselines: Any, **changes: Any) -> BaselinesResult:
+def measure(run_path: Path, *baselines: Any, **changes: Any) -> JobResult:
     config = settings_of(run_path, *baselines, **changes)
     return run_baselines(config, loaders={}, rules=RULES, report=lambda _path: Report((), ()))
 

@@ -13,10 +13,10 @@ import pytest
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError, ItemError
 from fairwitness.fur.baselines.config import FurBaselinesConfig
-from fairwitness.fur.baselines.job import BaselinesResult, run_baselines
+from fairwitness.fur.baselines.job import run_baselines
 from fairwitness.fur.baselines.judge_writer import parse_sentence
 from fairwitness.judges.protocol import ChatReply
-from fairwitness.records.job import Report
+from fairwitness.records.job import JobResult, Report
 from tests.helpers.chat_server import Action, Asked, chat_server, completion
 from tests.helpers.sweeps import problem, rows_of, run, script_cots, settings, watch_pools, write_problems
 
@@ -33,7 +33,7 @@ def swept(tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytes
         return run(settings(tmp_path / "results", tiny_folder("llama"), data, **changes)).run.path
 
 
-def measure(run_path: Path, judge: Row, *kinds: str, **texts: Any) -> BaselinesResult:
+def measure(run_path: Path, judge: Row, *kinds: str, **texts: Any) -> JobResult:
     listed = [{"kind": kind, "texts": {"kind": "judge", "judge": judge, **texts}} for kind in kinds or ("add_mistake",)]
     config = validate(FurBaselinesConfig, {"run": str(run_path), "baselines": listed, "disagreeing": True}, "test")
     return run_baselines(config, loaders={}, rules={}, report=lambda _path: Report((), ()))
