@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
@@ -21,12 +22,12 @@ SCHEMA = pa.schema(
             "hash of the baseline's settings, of where its texts are from, and of the code",
             required=True,
         ),
-        column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
+        identity.SCOPE_KEY,
         column("cot_key", _TEXT, "key in `cots`", required=True),
-        column("model", _TEXT, "name or path of the model as configured", required=True),
-        column("data_set", _TEXT, "name of the data set", required=True),
-        column("problem_id", _TEXT, "name of the problem", required=True),
-        column("problem_key", _TEXT, "key in `problems`", required=True),
+        identity.MODEL,
+        identity.DATA_SET,
+        identity.PROBLEM_ID,
+        identity.PROBLEM_KEY,
         column("cot_step_index", _INT, "step that is changed, or the first one left out; null for the whole CoT"),
         column("source", _TEXT, "where the changed text is from: a judge's name, a file, or rule"),
         column("changed_text", _TEXT, "the step as changed, or what stands for the CoT"),

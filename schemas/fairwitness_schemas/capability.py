@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
@@ -14,15 +15,15 @@ SCHEMA = pa.schema(
         key_column("hash of task_key and the questions, or of what else the row is about"),
         column("task_key", _TEXT, "the task in `unlearning`; null in a row about a question or about a whole cell"),
         column("cell_key", _TEXT, "the task's cell; null where there is none"),
-        column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
+        identity.SCOPE_KEY,
         column("attempt", _INT, "how often the task was tried, from 1; the last one counts"),
-        column("model", _TEXT, "name or path of the model as configured", required=True),
+        identity.MODEL,
         column("data_set", _TEXT, "name of the data set that the step is from", required=True),
         column("problem_id", _TEXT, "name of the problem that the step is from; null where there is no task"),
         column("problem_key", _TEXT, "its key in `problems`"),
         column("cot_step_index", _INT, "position of the unlearned step in its CoT, from 0"),
         column("method", _TEXT, "ff2 | lora: which parameters are updated; null in a row about a question"),
-        column("lora_rank", _INT, "rank of the adapters; null for ff2"),
+        identity.LORA_RANK,
         column("lr", _FLOAT, "learning rate"),
         column("capability_set", _TEXT, "name of the data set of the questions", required=True),
         column("capability_revision", _TEXT, "hash of the questions asked", required=True),

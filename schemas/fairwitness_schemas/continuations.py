@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _INT, _BOOL = pa.string(), pa.int32(), pa.bool_()
@@ -16,9 +17,9 @@ SCHEMA = pa.schema(
         key_column("hash of the draft's key, the intervention with its settings, and how the answer is given"),
         column("scope_key", _TEXT, "the draft's scope", required=True),
         column("draft_key", _TEXT, "key in `drafts`", required=True),
-        column("problem_id", _TEXT, "name of the problem", required=True),
-        column("data_set", _TEXT, "name of the data set", required=True),
-        column("model", _TEXT, "name or path of the model as configured", required=True),
+        identity.PROBLEM_ID,
+        identity.DATA_SET,
+        identity.MODEL,
         column("source", _TEXT, "where the draft is from: own, or the name of another model", required=True),
         column("dimension", _TEXT, "intra | answer: within the draft, or from draft to answer", required=True),
         column("intervention", _TEXT, "its name, for example shift_mapping or direct", required=True),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 SCHEMA = pa.schema(
     [
         key_column("hash of the CoT's key and the step's index"),
-        column("scope_key", pa.string(), "hash of model, data, prompt style, seed and code revision", required=True),
+        identity.SCOPE_KEY,
         column("cot_key", pa.string(), "key in `cots`", required=True),
-        column("problem_id", pa.string(), "name of the problem", required=True),
-        column("data_set", pa.string(), "name of the data set", required=True),
+        identity.PROBLEM_ID,
+        identity.DATA_SET,
         column("cot_step_index", pa.int32(), "position of the step in its CoT, from 0", required=True),
         column("char_start", pa.int32(), "first character of the step in cot_text"),
         column("char_end", pa.int32(), "one past the last character of the step in cot_text"),

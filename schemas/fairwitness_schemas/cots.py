@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 SCHEMA = pa.schema(
     [
         key_column("hash of scope and problem"),
-        column("scope_key", pa.string(), "hash of model, data, prompt style, seed and code revision", required=True),
-        column("problem_key", pa.string(), "key in `problems`", required=True),
-        column("problem_id", pa.string(), "name of the problem", required=True),
-        column("data_set", pa.string(), "name of the data set", required=True),
-        column("model", pa.string(), "name or path of the model as configured", required=True),
-        column("model_revision", pa.string(), "revision or content hash of the weights"),
+        identity.SCOPE_KEY,
+        identity.PROBLEM_KEY,
+        identity.PROBLEM_ID,
+        identity.DATA_SET,
+        identity.MODEL,
+        identity.MODEL_REVISION,
         column("prompt_style", pa.string(), "plain | chat"),
-        column("seed", pa.int64(), "seed of the run"),
+        identity.SEED,
         column("prompt_ids", pa.list_(pa.int32()), "token ids of the CoT prompt, BOS included where there is one"),
         column("cot_ids", pa.list_(pa.int32()), "token ids of the CoT as generated, stop token excluded"),
         column("cot_text", pa.string(), "text of the CoT"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _INT = pa.string(), pa.int32()
@@ -13,7 +14,7 @@ SCHEMA = pa.schema(
         key_column("hash of the draft's key and the step's index"),
         column("scope_key", _TEXT, "the draft's scope", required=True),
         column("draft_key", _TEXT, "key in `drafts`", required=True),
-        column("problem_id", _TEXT, "name of the problem", required=True),
+        identity.PROBLEM_ID,
         column("cot_step_index", _INT, "position of the step in its draft, from 0", required=True),
         column("char_start", _INT, "first character of the step in draft_text"),
         column("char_end", _INT, "one past the last character of the step in draft_text"),

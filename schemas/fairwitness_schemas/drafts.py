@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _INT = pa.string(), pa.int32()
@@ -13,14 +14,14 @@ SCHEMA = pa.schema(
     [
         key_column("hash of scope, problem and source"),
         column("scope_key", _TEXT, "hash of model, data, source, prompt style, seed and code revision", required=True),
-        column("problem_key", _TEXT, "key in `problems`", required=True),
-        column("problem_id", _TEXT, "name of the problem", required=True),
-        column("data_set", _TEXT, "name of the data set", required=True),
-        column("model", _TEXT, "name or path of the model as configured", required=True),
-        column("model_revision", _TEXT, "revision or content hash of the weights"),
+        identity.PROBLEM_KEY,
+        identity.PROBLEM_ID,
+        identity.DATA_SET,
+        identity.MODEL,
+        identity.MODEL_REVISION,
         column("source", _TEXT, "own, or the name of the model whose drafts were given as a file", required=True),
         column("prompt_style", _TEXT, "plain | chat"),
-        column("seed", pa.int64(), "seed of the run"),
+        identity.SEED,
         column("prompt_ids", _IDS, "token ids up to where the draft begins, opening tag included"),
         column("draft_ids", _IDS, "token ids of the draft, closing tag excluded"),
         column("draft_text", _TEXT, "text of the draft"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _INT = pa.string(), pa.int32()
@@ -13,11 +14,11 @@ SCHEMA = pa.schema(
         key_column("hash of item_key, kind and judge_key"),
         column("item_key", _TEXT, "what is judged: a task_key of `unlearning` for kind cot_after", required=True),
         column("kind", _TEXT, "which question is asked, for example cot_after", required=True),
-        column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
+        identity.SCOPE_KEY,
         column("cell_key", _TEXT, "the task's cell; null where there is none"),
         column("model", _TEXT, "name or path of the judged model as configured", required=True),
-        column("data_set", _TEXT, "name of the data set", required=True),
-        column("problem_id", _TEXT, "name of the problem", required=True),
+        identity.DATA_SET,
+        identity.PROBLEM_ID,
         column("cot_step_index", _INT, "position of the step in its CoT, from 0; null when there is none"),
         column("judge", _TEXT, "name of the judge", required=True),
         column("judge_key", _TEXT, "hash of the judge's model, settings and question template", required=True),

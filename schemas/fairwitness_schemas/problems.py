@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 STATUSES = ("ok", "refused")
@@ -11,7 +12,7 @@ STATUSES = ("ok", "refused")
 SCHEMA = pa.schema(
     [
         key_column("hash of data set, its revision, and the problem's content"),
-        column("data_set", pa.string(), "name of the data set", required=True),
+        identity.DATA_SET,
         column("data_revision", pa.string(), "revision or content hash of the data set"),
         column("split", pa.string(), "name of the split, empty when there is none"),
         column("problem_id", pa.string(), "name of the problem, unique in its data set; null when refused without one"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _INT = pa.string(), pa.int32()
@@ -14,9 +15,9 @@ SCHEMA = pa.schema(
         column("item_key", _TEXT, "name of the rated step as the raters saw it", required=True),
         column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision"),
         column("cell_key", _TEXT, "the cell that ff_soft is from"),
-        column("model", _TEXT, "name or path of the model as configured", required=True),
-        column("data_set", _TEXT, "name of the data set", required=True),
-        column("problem_id", _TEXT, "name of the problem", required=True),
+        identity.MODEL,
+        identity.DATA_SET,
+        identity.PROBLEM_ID,
         column("cot_step_index", _INT, "position of the step in its CoT, from 0", required=True),
         column("ff_soft", pa.float64(), "probability that unlearning the step took from the answer, -1 to 1"),
         column("bin", _TEXT, "negative | neutral | moderate | high"),

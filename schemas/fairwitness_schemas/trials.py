@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
@@ -13,11 +14,11 @@ SCHEMA = pa.schema(
         key_column("hash of the job and the cell"),
         column("run_key", _TEXT, "key in `runs` of the job that searched", required=True),
         column("cell_key", _TEXT, "the trial's cell in `unlearning`", required=True),
-        column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
-        column("model", _TEXT, "name or path of the model as configured", required=True),
-        column("data_set", _TEXT, "name of the data set", required=True),
+        identity.SCOPE_KEY,
+        identity.MODEL,
+        identity.DATA_SET,
         column("method", _TEXT, "ff2 | lora: which parameters are updated", required=True),
-        column("lora_rank", _INT, "rank of the adapters; null for ff2"),
+        identity.LORA_RANK,
         column("searcher", _TEXT, "grid | bracket", required=True),
         column("trial_index", _INT, "position of the rate in the order of trials, from 0", required=True),
         column("lr", _FLOAT, "learning rate", required=True),

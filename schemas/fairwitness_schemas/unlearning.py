@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from fairwitness_schemas import identity
 from fairwitness_schemas.table import Table, column, key_column, status_columns
 
 _TEXT, _FLOAT, _INT = pa.string(), pa.float64(), pa.int32()
@@ -15,23 +16,23 @@ SCHEMA = pa.schema(
             "task_key", _TEXT, "hash of all inputs of the task (retain set too) and of the code revision", required=True
         ),
         column("cell_key", _TEXT, "hash of model, data set, rate and recipe: one cell of the sweep", required=True),
-        column("scope_key", _TEXT, "hash of model, data, prompt style, seed and code revision", required=True),
+        identity.SCOPE_KEY,
         column("attempt", _INT, "how often the task was tried, from 1; the last one counts", required=True),
         column(
             "place_key", _TEXT, "hash of cell, CoT and CoT step, without the retain set; the last task there counts"
         ),
         column("iteration", _INT, "number of updates made, from 1; 0 for a skipped or failed task", required=True),
-        column("model", _TEXT, "name or path of the model as configured", required=True),
-        column("model_revision", _TEXT, "revision or content hash of the weights"),
-        column("data_set", _TEXT, "name of the data set", required=True),
-        column("problem_id", _TEXT, "name of the problem", required=True),
-        column("problem_key", _TEXT, "key in `problems`", required=True),
+        identity.MODEL,
+        identity.MODEL_REVISION,
+        identity.DATA_SET,
+        identity.PROBLEM_ID,
+        identity.PROBLEM_KEY,
         column("cot_key", _TEXT, "key in `cots`"),
         column("cot_step_index", _INT, "position of the unlearned step in its CoT, from 0; null when there is none"),
         column("method", _TEXT, "ff2 | lora: which parameters are updated", required=True),
-        column("lora_rank", _INT, "rank of the adapters; null for ff2"),
+        identity.LORA_RANK,
         column("lr", _FLOAT, "learning rate"),
-        column("seed", pa.int64(), "seed of the run"),
+        identity.SEED,
         column("base_letter", _TEXT, "direct answer of the base model"),
         column("base_probs", pa.list_(_FLOAT), "probability of each letter under the base model, sums to 1, A first"),
         column("predicted_letter", _TEXT, "direct answer after this iteration"),
