@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.compute as pc
 
-from fairwitness.config import load_config
+from fairwitness.config import Config, load_config
 from fairwitness.errors import StoreError
 from fairwitness.fur.cots import CotRecord, stored_records
 from fairwitness.fur.faithfulness import ChosenRate, Infeasible, cell_faithfulness
@@ -26,6 +26,9 @@ from fairwitness.problems.draws import item_rng
 from fairwitness.records.data_set import Loader
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
+
+OWN_SETTINGS = ("engine", "pool", "tracking")
+"""Settings that a following job may have of its own; they change no result."""
 
 IMPORT_JOB = "fur_import"
 """The job whose runs hold results of others."""
@@ -62,13 +65,17 @@ class FinishedStudy:
         return choose_searched(cells, self.decisions, min_specificity=self.study.config.min_specificity)
 
 
-def open_finished(run: RunDirectory, store: Store, loaders: Mapping[str, Loader]) -> list[FinishedStudy]:
+def open_finished(
+    run: RunDirectory, store: Store, loaders: Mapping[str, Loader], following: Config | None = None
+) -> list[FinishedStudy]:
     """Opens the studies of a run's sweep or search: one for each method of each model on each data set.
 
     Args:
         run: The run directory.
         store: Its store.
         loaders: Further data sets by name, see `prepare_studies`.
+        following: Configuration of the job that follows; its engine, pool and tracking, where it has them, take the
+            place of the sweep's.
 
     Raises:
         StoreError: There is no sweep, or its model or data are not what they were; the message says which.
@@ -80,7 +87,8 @@ def open_finished(run: RunDirectory, store: Store, loaders: Mapping[str, Loader]
     if rows[-1]["job"] == IMPORT_JOB:
         raise StoreError(f"{run.path}: holds imported results, whose models are not here; run jobs/fur_sweep.py first")
     cls = LrSearchConfig if rows[-1]["job"] == "lr_search" else FurSweepConfig
-    studies = prepare_studies(load_config(cls, run.config_path), loaders)
+    own = {name: value for name, value in following or () if name in OWN_SETTINGS and value is not None}
+    studies = prepare_studies(load_config(cls, run.config_path).model_copy(update=own), loaders)
     _must_be_the_same(run, rows[-1], studies)
     scopes = zip(studies, rows[-1]["scope_keys"], strict=True)
     return [_finished(replace(study, scope_key=key), store, rows[-1]) for study, key in scopes]

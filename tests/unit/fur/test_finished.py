@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fairwitness.config import validate
 from fairwitness.errors import StoreError
+from fairwitness.fur.baselines.config import FurBaselinesConfig
 from fairwitness.fur.faithfulness import ChosenRate, Infeasible
 from fairwitness.fur.finished import open_finished
 from fairwitness.records.run_dir import RunDirectory
@@ -31,6 +33,15 @@ def test_opens_what_the_sweep_stored(swept: RunDirectory) -> None:
         assert record.agree == cots[record.problem.problem_id]["agree"]
     assert len(found.unlearning) == store.num_rows("unlearning")
     assert isinstance(found.choice, ChosenRate | Infeasible)
+
+
+def test_a_following_job_may_have_workers_and_tracking_of_its_own(swept: RunDirectory) -> None:
+    plain = {"run": str(swept.path), "baselines": [{"kind": "early_answering"}], "tracking": {"experiment": "mine"}}
+    following = validate(FurBaselinesConfig, plain, "job.yaml")
+    (own,) = open_finished(swept, swept.store(create=False), {}, following)
+    (theirs,) = open_finished(swept, swept.store(create=False), {})
+    assert own.study.config.tracking == following.tracking != theirs.study.config.tracking
+    assert own.study.config == theirs.study.config.model_copy(update={"tracking": following.tracking})
 
 
 def test_changed_data_are_refused(swept: RunDirectory, tmp_path: Path) -> None:

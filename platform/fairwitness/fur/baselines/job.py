@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import pyarrow.compute as pc
 
@@ -47,18 +47,11 @@ def run_baselines(
     run = RunDirectory.at(config.run)
     with run.opened() as store, ExitStack() as stack:
         # Methods of unlearning share the base model's CoTs, and so their baselines.
-        opened = {one.study.scope_key: _with_settings(one, config) for one in open_finished(run, store, loaders)}
+        opened = {one.study.scope_key: one for one in open_finished(run, store, loaders, config)}
         finished = list(opened.values())
         workers = Workers(stack, finished[0].study.config.pool, run.path / CACHE_FOLDER)
         baselines = make_baselines(config.baselines, [one.study for one in finished], rules, workers.chat_model)
         return _Job(config, finished, baselines, workers, run, store).run(report)
-
-
-def _with_settings(finished: FinishedStudy, config: FurBaselinesConfig) -> FinishedStudy:
-    given = {"engine": config.engine, "pool": config.pool, "tracking": config.tracking}
-    changes = {name: value for name, value in given.items() if value is not None}
-    study = replace(finished.study, config=finished.study.config.model_copy(update=changes))
-    return replace(finished, study=study)
 
 
 class _Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from string import ascii_uppercase
 
 import pyarrow.compute as pc
@@ -98,12 +98,7 @@ def _described(plan: CapabilityPlan, pool: Pool, store: Store) -> str:
 def _prepare(
     config: FurCapabilityConfig, run: RunDirectory, store: Store, loaders: Mapping[str, Loader]
 ) -> tuple[DataSet, list[FinishedStudy]]:
-    studies = open_finished(run, store, loaders)
-    given = {"engine": config.engine, "pool": config.pool}
-    changes = {name: value for name, value in given.items() if value is not None}
-    studies = [
-        replace(one, study=replace(one.study, config=one.study.config.model_copy(update=changes))) for one in studies
-    ]
+    studies = open_finished(run, store, loaders, config)
     return load_questions(config.data_set, studies[0].study.config.seed, loaders), studies
 
 
@@ -126,7 +121,7 @@ class _Capability:
         self.sweep = studies[0].study.config
         self.before: dict[tuple[str, str], Choices] = {}
         self.job = JobRun(
-            JOB, config, run, store, config.tracking or self.sweep.tracking,
+            JOB, config, run, store, self.sweep.tracking,
             count=self._counts,
             studies=[plan.study for plan in self.plans],
             data_sets=[f"{data.loaded.name}@{data.loaded.data_revision}"],

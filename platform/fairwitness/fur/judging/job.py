@@ -66,7 +66,7 @@ def run_judge(config: FurJudgeConfig, *, loaders: Mapping[str, Loader], report: 
     template, judge = prepare_judge(config)
     run = RunDirectory.at(config.run)
     with run.opened() as store:
-        return _Job(config, template, judge, open_finished(run, store, loaders), run, store).run(report)
+        return _Job(config, template, judge, open_finished(run, store, loaders, config), run, store).run(report)
 
 
 def prepare_judge(config: FurJudgeConfig) -> tuple[PromptTemplate | None, JudgeName]:
@@ -112,7 +112,7 @@ class _Job:
         ]
         self.settings = finished[0].study.config
         self.job = JobRun(
-            JOB, config, run, store, config.tracking or self.settings.tracking,
+            JOB, config, run, store, self.settings.tracking,
             count=self._counts,
             is_same=lambda earlier: _judge_of(earlier) == _judge_of(config.model_dump(mode="json")),
             studies=[one.study for one, _ in self.cells],
@@ -152,8 +152,7 @@ class _Job:
         limit = self.config.max_tokens
         with ExitStack() as stack:
             is_local = isinstance(judge, LocalModelConfig)
-            settings = self.config.pool or self.settings.pool
-            pool = stack.enter_context(make_pool(settings)) if is_local else None
+            pool = stack.enter_context(make_pool(self.settings.pool)) if is_local else None
             cache = self.dir.path / CACHE_FOLDER
             chat = stack.enter_context(make_chat_model(judge, cache_dir=cache, pool=pool))
             for position, reply in chat.replies(prompts, max_tokens=limit):
