@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from fairwitness.config import validate
+from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.errors import (
     ConfigError,
     DataError,
@@ -27,6 +31,7 @@ from fairwitness.errors import (
     StoreError,
 )
 from fairwitness.launch import common, sweep
+from fairwitness.launch.jobs import JOB_CONFIGS
 from fairwitness.organisms.shipped import organism_path
 from fairwitness.records.job import JobResult, Report
 from fairwitness.records.run_dir import RunDirectory
@@ -92,7 +97,7 @@ def test_other_errors_are_not_hidden() -> None:
 def test_closing_line_shows_where_mlflow_has_the_run(uri: str, shown: str, tmp_path: Path) -> None:
     reported = Report((tmp_path / "report.html",), ())
     result = JobResult(RunDirectory(tmp_path, "demo"), 0, Counter(), reported, uri, 1)
-    line = next(line for line in sweep._closing_lines(result) if line.startswith("MLflow"))
+    line = next(line for line in sweep.fur_sweep.closing_lines(result) if line.startswith("MLflow"))
     assert line.endswith(shown)
 
 
@@ -143,7 +148,7 @@ def test_lines_reach_a_pipe_at_once() -> None:
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_shipped_configurations_are_valid(path: Path) -> None:
-    config = sweep.read_sweep(path, ["seed=3"], "local")
+    config = sweep.fur_sweep.read(path, ["seed=3"], "local")
     assert config.name == path.stem
     assert (config.seed, config.pool.kind) == (3, "local")
 
@@ -153,11 +158,43 @@ def test_there_are_four_shipped_sweeps() -> None:
 
 
 def test_organism_is_an_alias_of_the_shipped_model() -> None:
-    config = sweep.read_sweep(ROOT / "jobs" / "configs" / "demo.yaml", [], None)
+    config = sweep.fur_sweep.read(ROOT / "jobs" / "configs" / "demo.yaml", [])
     assert config.models[0].model == str(organism_path())
     assert config.models[0].shown_name == "organism"
-    named = sweep.read_sweep(ROOT / "jobs" / "configs" / "demo.yaml", ["models.0.name=ours"], None)
+    named = sweep.fur_sweep.read(ROOT / "jobs" / "configs" / "demo.yaml", ["models.0.name=ours"])
     assert named.models[0].shown_name == "ours"
+
+
+def test_organism_may_judge_and_write() -> None:
+    local = {"kind": "local", "model": {"model": "organism"}}
+    plain = {"name": "x", "models": [{"model": "organism"}], "data_sets": [{"data_set": "organism"}], "writer": local}
+    config = common.with_organism(validate(DraftFaithfulnessConfig, plain, "x.yaml"))
+    assert config.models[0].model == config.writer.model.model == str(organism_path())
+    assert config.writer.model.shown_name == "organism"
+    assert common.with_organism(config) == config
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    def run(name: str, *arguments: str) -> int:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        with process_settings_restored(), pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(ROOT / "jobs" / f"{name}.py"), run_name="__main__")
+        return int(ended.value.code or 0)
+
+    return run
+
+
+@pytest.mark.parametrize("name", JOB_CONFIGS)
+def test_options_of_every_script(name: str, script: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
+    assert script(name, "--help") == 0
+    dry = {"--dry-run"} if name in ("fur_sweep", "lr_search", "fur_capability") else set()
+    assert set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) == {"--config", "--set", "--pool", "--help", *dry}
+
+
+@pytest.mark.parametrize("arguments", [["--config", "none.yaml"], ["--config", "x.yaml", "--pool", "cluster"], []])
+def test_a_script_ends_with_the_jobs_exit_code(arguments: list[str], script: Callable[..., int]) -> None:
+    assert script("fur_sweep", *arguments) == 2
 
 
 def test_whole_command(command: Command, plain: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:

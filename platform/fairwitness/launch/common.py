@@ -9,13 +9,12 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from fairwitness.config import load_config, read_settings, validate
+from fairwitness.config import Config, read_settings, validate
 from fairwitness.errors import FairwitnessError
-from fairwitness.fur.sweep_config import StudyConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
 from fairwitness.records.data_set import Loader
@@ -23,8 +22,6 @@ from fairwitness.records.job import EXIT_INTERRUPTED
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.redact import redact_text
-
-StudyConfigT = TypeVar("StudyConfigT", bound=StudyConfig)
 
 LOADERS: Mapping[str, Loader] = {ORGANISM: load_organism_problems}
 """Data sets beyond those of `fairwitness.problems`."""
@@ -76,23 +73,15 @@ def tracking_of(run_path: Path, *, uri: str | None, experiment: str | None) -> T
     return validate(TrackingConfig, {**found.model_dump(), **given, "enabled": True}, "options")
 
 
-def read_config(cls: type[StudyConfigT], config_path: Path, overrides: Sequence[str], pool: str | None) -> StudyConfigT:
-    """The configuration of a job over studies, with overrides, and the organism's alias replaced by its folder.
-
-    Raises:
-        ConfigError: See `load_config`.
-    """
-    extra = [f"pool.kind={pool}"] if pool else []
-    config = load_config(cls, config_path, [*overrides, *extra])
-    models = tuple(with_organism(model) for model in config.models)
-    return config.model_copy(update={"models": models})
-
-
-def with_organism(model: ModelConfig) -> ModelConfig:
-    """The same settings, with the folder of the shipped organism where its alias is named."""
-    if model.model != ORGANISM:
-        return model
-    return model.model_copy(update={"model": str(organism_path()), "name": model.name or ORGANISM})
+def with_organism(settings: Any) -> Any:
+    """The same settings, with the folder of the shipped organism wherever its alias names a model."""
+    if isinstance(settings, tuple):
+        return tuple(map(with_organism, settings))
+    if not isinstance(settings, Config):
+        return settings
+    if isinstance(settings, ModelConfig) and settings.model == ORGANISM:
+        return settings.model_copy(update={"model": str(organism_path()), "name": settings.name or ORGANISM})
+    return settings.model_copy(update={name: new for name, old in settings if (new := with_organism(old)) != old})
 
 
 def tracking_line(uri: str) -> str:

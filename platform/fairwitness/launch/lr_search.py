@@ -1,8 +1,9 @@
-"""`jobs/lr_search.py`: reads the configuration, searches, reports, and says which rate was selected."""
+"""`jobs/lr_search.py`: searches for the learning rate of each model and data set."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from fairwitness.fur.dry_run import dry_run
@@ -11,48 +12,22 @@ from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.decisions import FAILED
 from fairwitness.fur.search.job import SearchResult, run_search
 from fairwitness.fur.search.outcome import SearchOutcome
-from fairwitness.launch.common import LOADERS, ended, read_config, say, set_up, tracking_line
+from fairwitness.launch.common import LOADERS
+from fairwitness.launch.job import Job, make_report
 from fairwitness.records.job import Report
-from fairwitness.report.build import build_report
 from fairwitness.report.findings import with_interval
 from fairwitness.report.format import plural, rate
 
 
-def lr_search(config_path: Path, overrides: Sequence[str], *, pool: str | None = None, dry: bool = False) -> int:
-    """Runs `jobs/lr_search.py`.
-
-    Args:
-        config_path: YAML file of a `LrSearchConfig`.
-        overrides: `key=value` settings.
-        pool: `ray` or `local` instead of what the configuration says.
-        dry: Only say what every rate on every problem would take; a search takes at most that.
-
-    Returns:
-        The exit code: 0 done, 1 some items failed, 2 bad configuration or data, 3 no rate is feasible for some model
-        and data set, 130 interrupted.
-    """
-    set_up()
-    return ended(lambda: _lr_search(config_path, overrides, pool, dry))
-
-
-def _lr_search(config_path: Path, overrides: Sequence[str], pool: str | None, dry: bool) -> int:
-    config = read_config(LrSearchConfig, config_path, overrides, pool)
-    if dry:
-        for line in dry_run(config, loaders=LOADERS):
-            say(line)
-        say("this is what every rate on every problem takes; the search takes at most that")
-        return 0
-    result = run_search(config, loaders=LOADERS, report=_report)
-    for line in _closing_lines(result):
-        say(line)
-    return result.exit_code
+def _dry_run(config: LrSearchConfig) -> Iterator[str]:
+    yield from dry_run(config, loaders=LOADERS)
+    yield "this is what every rate on every problem takes; the search takes at most that"
 
 
 def _report(run_path: Path, outcomes: Sequence[SearchOutcome]) -> Report:
-    paths = build_report(run_path)
     lines = tuple(line for outcome in outcomes for line in search_lines(outcome))
     feasible = all(isinstance(outcome.choice, ChosenRate) for outcome in outcomes)
-    return Report((paths.html, *paths.csv.values(), *paths.plots.values()), lines, feasible)
+    return make_report(run_path)._replace(findings=lines, is_feasible=feasible, cautions=())
 
 
 def search_lines(outcome: SearchOutcome) -> list[str]:
@@ -80,18 +55,21 @@ def search_lines(outcome: SearchOutcome) -> list[str]:
     return lines
 
 
-def _closing_lines(result: SearchResult) -> list[str]:
-    counts = result.counts
-    lines = [
-        *result.report.findings,
-        f"tasks: {counts['ok']} ok, {counts['skipped']} skipped, {counts['failed']} failed; "
-        f"refused records: {counts['refused']}",
-        f"report: {result.report.files[0].resolve()}",
-    ]
+def _findings(result: SearchResult) -> list[str]:
+    lines = list(result.report.findings)
     if any(isinstance(outcome.choice, ChosenRate) for outcome in result.outcomes):
         lines.append(f"a sweep takes the selected rates with `lr: selected` and `lr_search: {result.run.path}`")
-    if result.tracking_uri:
-        lines.append(tracking_line(result.tracking_uri))
-    if counts["failed"]:
-        lines.append("some tasks failed; the report names them, and the same command tries them again")
     return lines
+
+
+lr_search = Job(
+    help="Finds the rate of highest efficacy among those that keep specificity.",
+    config=LrSearchConfig,
+    run=partial(run_search, loaders=LOADERS, report=_report),
+    counts="tasks: {ok} ok, {skipped} skipped, {failed} failed; refused records: {refused}",
+    if_failed="some tasks failed; the report names them, and the same command tries them again",
+    findings=_findings,
+    dry_run=_dry_run,
+    dry_run_help="Say what a grid would take, at most.",
+)
+"""Exit code 3: no rate is feasible for some model and data set."""
