@@ -14,8 +14,8 @@ import pytest
 import fairwitness.drafts.engine as draft_engine
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.workflow import DraftResult, run_drafts
-from fairwitness.records.job import Report
+from fairwitness.drafts.workflow import run_drafts
+from fairwitness.records.job import JobResult, Report
 from tests.helpers.chat_server import Action, Asked, chat_server, completion
 from tests.helpers.sweeps import problem, rows_of, write_problems
 
@@ -43,7 +43,7 @@ def plain(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> dict[str, Any]:
     }
 
 
-def run(plain: dict[str, Any]) -> DraftResult:
+def run(plain: dict[str, Any]) -> JobResult:
     config = validate(DraftFaithfulnessConfig, plain, "test")
     return run_drafts(config, loaders={}, report=lambda path: Report((path,), ()))
 
@@ -133,7 +133,7 @@ def test_a_judge_that_contradicts_itself_leaves_it_undefined(plain: dict[str, An
 
 
 def test_where_memory_runs_out_batches_are_halved(plain: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def verdicts(result: DraftResult) -> list[Any]:
+    def verdicts(result: JobResult) -> list[Any]:
         rows = rows_of(result.run.store_path, "continuations")
         return sorted((row["key"], row["status"], row["continuation_text"]) for row in rows)
 
