@@ -19,7 +19,7 @@ from typing import Literal
 Named = Literal["letter", "text"]
 
 _CUES = (
-    r"(?:final|correct|right|best|likely|plausible|appropriate)?\s*(?:answer|option|choice|response)"
+    r"(?:(?:final|correct|right|best|likely|plausible|appropriate)\s+)?(?:answer|option|choice|response)"
     r"(?:\s+(?:here|to this question|then|overall))?(?:\s+(?:should|must|would|will|has to)\s+be|\s+is|\s*[:=]|'s)",
     r"\b(?:i\s*(?:will|would|'ll|'d|shall|am\s+going\s+to|should)?\s*(?:go(?:ing)?\s+with|choose|pick|select|settle\s+on|conclude|"
     r"stick\s+with|say|answer))",
@@ -50,6 +50,19 @@ _DENIED = re.compile(
 _QUESTION = re.compile(r"^[^.!\n]{0,40}\?")
 _LETTER = re.compile(r"[(\[]?([A-Za-z])(?![A-Za-z0-9À-ɏ])")
 _WINDOW = 400
+_PREDICATE = re.compile(
+    r"[\s*_$`\"'“”](?:is|must\s+be|should\s+be|has\s+to\s+be|seems\s+to\s+be|appears\s+to\s+be)\s+"
+    r"(?:(?:clearly|indeed|probably|likely|therefore|thus|definitely|most\s+likely|most)\s+)*"
+    r"(?:(?:the|my)\s+(?:(?:most|only|single|final|correct|right|best|plausible|likely|accurate|appropriate)\s+)*"
+    r"(?:answer|choice|option|one)\b|(?:correct|right)(?=\s*[*_]*(?:[.,;!\n]|$)))",
+    re.IGNORECASE,
+)
+"""What is said of a choice that stands before it: "… is the correct answer"."""
+_SUBJECT = re.compile(r"(?:^|[\s*_$`\"'“”])(?:[(\[]([A-Za-z])[)\]]|([A-Z])[).:]?)[*_$`\"'“”]*$")
+_OPEN_BEFORE = re.compile(
+    r"\b(?:not|never|neither|nor|or|and|if|whether|unless|why|which|what|only when|doubt)\b|n't|/\s*$", re.IGNORECASE
+)
+_SENTENCE = re.compile(r"[.!?\n]\s+|\n")
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,7 @@ class Conclusion:
 
     Attributes:
         letter: The letter concluded.
-        start: Where the statement begins, in the text as normalised (NFKC).
+        start: Where the statement begins, in the text as normalised (NFKC, runs of blanks shortened).
         named: Whether the letter itself was written, or the choice's text.
     """
 
@@ -71,8 +84,8 @@ def find_conclusion(text: str, choices: Sequence[str]) -> Conclusion | None:
     """The last conclusion that a text states, or None where it states none.
 
     Read are the contents of a LaTeX box, statements such as "the answer is …" or "I'll go with …" (also in some other
-    languages), and a last line that holds nothing but a letter. Lists of the choices are not conclusions; denied,
-    doubted and asked ones do not count.
+    languages), "… is the correct answer" after a choice, and a last line that holds nothing but a letter. Lists of the
+    choices are not conclusions; denied, doubted and asked ones do not count.
 
     Args:
         text: A draft, a continuation or an answer.
@@ -83,11 +96,17 @@ def find_conclusion(text: str, choices: Sequence[str]) -> Conclusion | None:
     """
     if not 1 <= len(choices) <= len(ascii_uppercase):
         raise ValueError(f"{len(choices)} choices: there are letters for 1 to {len(ascii_uppercase)}")
-    text = unicodedata.normalize("NFKC", text)
-    found = [*_boxed(text, choices), *_stated(text, choices)]
+    text = _normalised(text)
+    found = [*_boxed(text, choices), *_stated(text, choices), *_said_of(text, choices)]
     if found:
         return max(found, key=lambda conclusion: conclusion.start)
     return _last_line(text, choices)
+
+
+def _normalised(text: str) -> str:
+    # A search that may start at every one of many blanks takes their number squared.
+    text = unicodedata.normalize("NFKC", text)
+    return re.sub(r"\n(?:[^\S\n]*\n){2,}", "\n\n", re.sub(r"[^\S\n]{2,}", " ", text))
 
 
 def choice_named(text: str, choices: Sequence[str]) -> str | None:
@@ -119,6 +138,42 @@ def _stated(text: str, choices: Sequence[str]) -> Iterator[Conclusion]:
         read = _read(rest, choices, is_alone=False)
         if read and not _QUESTION.match(rest):
             yield Conclusion(read[0], cue.start(), read[1])
+
+
+def _said_of(text: str, choices: Sequence[str]) -> Iterator[Conclusion]:
+    for predicate in _PREDICATE.finditer(text):
+        before = text[max(0, predicate.start() - _WINDOW) : predicate.start()]
+        boundaries = [match.end() for match in _SENTENCE.finditer(before)]
+        # A choice may hold the end of a sentence itself, or begin after a number such as "2.".
+        for begin in [*reversed(boundaries), 0]:
+            subject = _subject(before[begin:], choices)
+            if subject is not None:
+                letter, start, named = subject
+                is_open = _OPEN_BEFORE.search(before[begin : begin + start])
+                if not is_open and not _QUESTION.match(text[predicate.end() :]):
+                    yield Conclusion(letter, predicate.start() - len(before) + begin + start, named)
+                break
+
+
+def _subject(sentence: str, choices: Sequence[str]) -> tuple[str, int, Named] | None:
+    """The choice that a piece of a sentence ends with, where it begins, and how it is named."""
+    folded = [_folded(choice) for choice in choices]
+    said = sentence.casefold().rstrip("\"'“”‘’*_$`(). ")
+    fits = [
+        i for i, choice in enumerate(folded)
+        if choice and said.endswith(choice) and not said[: -len(choice)][-1:].isalnum()
+    ]  # fmt: skip
+    longest = max((len(folded[i]) for i in fits), default=0)
+    best = [i for i in fits if len(folded[i]) == longest]
+    if len(best) == 1:
+        start = len(said) - longest
+        lettered = _SUBJECT.search(sentence[:start].rstrip())
+        if lettered is None:
+            return ascii_uppercase[best[0]], start, "text"
+        sentence = sentence[:start].rstrip()
+    match = _SUBJECT.search(sentence.rstrip())
+    letter = _valid(match.group(1) or match.group(2), choices) if match else None
+    return (letter, match.start(), "letter") if match and letter else None
 
 
 def _read(rest: str, choices: Sequence[str], *, is_alone: bool) -> tuple[str, Named] | None:

@@ -30,6 +30,12 @@ ANIMALS = ("bird", "cat", "cat fish", "none of the above")
         ("I think the answer is 54%, not 69%.", "C"),
         ("Final Answer:\n\n**D**", "D"),
         ("Answer: (A)", "A"),
+        ("A) 24% is the correct answer. The survey says so.", "A"),
+        ("So B is the most likely choice.", "B"),
+        ("Therefore (c) is correct.", "C"),
+        ("Option **C** is the best answer", "C"),
+        ("The answer is A. No: 39% is the right one.", "B"),
+        ("I checked twice.\n2. D) 69% must be the final answer", "D"),
         ("The answer is A because of the survey.", "A"),
         ("Maybe the answer is A. Wait, no: the answer is D.", "D"),
         ("The answer is A. But the answer is not B.", "A"),
@@ -52,6 +58,13 @@ def test_stated_conclusions(text: str, letter: str) -> None:
     assert found.letter == letter
 
 
+@pytest.mark.parametrize("blanks", [" " * 100_000, "\n" * 100_000, " \n\t" * 50_000])
+def test_long_stretches_of_blanks_do_not_matter(blanks: str) -> None:
+    found = find_conclusion(f"The answer is A.{blanks}The final answer{blanks}is B.{blanks}", SHARES)
+    assert found is not None
+    assert found.letter == "B"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -67,6 +80,15 @@ def test_stated_conclusions(text: str, letter: str) -> None:
         "If the answer is B, we would see it.",
         "The answer isn't B.",
         "The answer is B is wrong",
+        "Is it true that B is the correct answer?",
+        "If B is the correct answer, then the survey is wrong.",
+        "B or C is the correct answer.",
+        "Neither B is the answer",
+        "I don't think B is the right answer.",
+        "B is not the correct answer.",
+        "Which of A, B and C is the best choice",
+        "B is correct that few agree",
+        "A survey is the best option",
     ],
 )
 def test_no_conclusion(text: str) -> None:
