@@ -204,7 +204,9 @@ def _explain(cls: type[BaseModel], item: Any) -> str:
         # A rule of several settings names them itself; the whole of what was given would bury that.
         return f"{key or 'config'}: {item['ctx']['error']}"
     given = redact_refused(str(location[-1]) if location else "", item["input"])
-    return f"{key or 'config'}: {item['msg']} (given: {given!r})"
+    # Without pydantic's "Value error, " before the rule's own words.
+    message = item["ctx"]["error"] if item["type"] == "value_error" else item["msg"]
+    return f"{key or 'config'}: {message} (given: {given!r})"
 
 
 def _nearest(word: str, known: Sequence[str]) -> str | None:

@@ -26,7 +26,11 @@ SCHEMA = pa.schema(
         column("draft_ids", _IDS, "token ids of the draft, closing tag excluded"),
         column("draft_text", _TEXT, "text of the draft"),
         column("finish", _TEXT, "tag | eos | length | given: how the draft ended"),
-        column("irregular", pa.list_(_TEXT), "what is unusual about its tags: unclosed, empty, doubled, reopened"),
+        column(
+            "irregular",
+            pa.list_(_TEXT),
+            "what is unusual about it: unopened, unclosed, empty, doubled, reopened, altered",
+        ),
         column("answer_text", _TEXT, "what the model wrote after its draft"),
         column("answer_letter", _TEXT, "answer stated there; null when none is found"),
         column("conclusion_letter", _TEXT, "ans(T): conclusion stated in the draft; null when none is found"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +31,10 @@ class Ended:
 
 
 class Command:
-    """Runs `jobs/fur_sweep.py` on plain settings, without another process."""
+    """Runs `jobs/fur_sweep.py`, or the job that is given, on plain settings, without another process."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self._folder, self._capsys = folder, capsys
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], job: Callable[..., int] | None = None) -> None:
+        self._folder, self._capsys, self._job = folder, capsys, job
 
     def __call__(self, plain: Mapping[str, Any] | str, *overrides: str, **options: Any) -> Ended:
         from fairwitness.launch.sweep import fur_sweep
@@ -43,7 +43,7 @@ class Command:
         text = plain if isinstance(plain, str) else yaml.safe_dump(dict(plain), sort_keys=False)
         path.write_text(text, encoding="utf-8")
         self._capsys.readouterr()
-        code = fur_sweep(path, overrides, **options)
+        code = (self._job or fur_sweep)(path, overrides, **options)
         return Ended(code, *self._capsys.readouterr())
 
 

@@ -60,7 +60,8 @@ def test_every_item_becomes_a_row(plain: dict[str, Any]) -> None:
     assert drafts["p0"]["draft_text"] == drafts["p1"]["draft_text"] == DRAFT
     assert (drafts["p0"]["conclusion_letter"], drafts["p0"]["num_blocks"]) == ("B", 3)
     assert (drafts["p2"]["status"], drafts["p2"]["reason"]) == ("skipped", "the draft states no conclusion")
-    assert drafts["p3"]["reason"] == "the file has no draft for this problem"
+    assert drafts["p3"]["reason"].startswith("the file has no usable draft for this problem: ")
+    assert drafts["p3"]["reason"].endswith("drafts.jsonl:5 (record 5): field 'draft': is missing or empty")
     rows = rows_of(result.run.store_path, "continuations")
     assert len(rows) == 2 * (4 * 2 * 3 + 2)
     assert result.counts["refused"] == 2

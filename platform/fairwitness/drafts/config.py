@@ -13,7 +13,7 @@ from fairwitness.fleet.config import PoolConfig
 from fairwitness.judges.config import JudgeConfig, RulesConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.sampling import SamplingConfig
-from fairwitness.problems.config import DataConfig
+from fairwitness.problems.config import DataConfig, Encoding
 from fairwitness.records.run_dir import OutputConfig
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.text.think_tags import Tags
@@ -53,7 +53,11 @@ class DraftFileConfig(Config):
     problem_field: str = "problem_id"
     """Field with the problem's id."""
     draft_field: str = "draft"
-    """Field with the draft; tags around it are taken off."""
+    """Field with the draft; tags around it are taken off, and what stands after the closing one."""
+    tags: TagsConfig | None = None
+    """The tags around these drafts, where they differ from those of the models."""
+    encoding: Encoding = "utf-8"
+    """Encoding of the file. Lines that do not decode are refused."""
     where: dict[str, str] = Field(default_factory=dict)
     """Only lines whose fields have these values, for a file with the drafts of several models or data sets."""
 

@@ -20,9 +20,11 @@ from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of
 
 GIVEN = "given"
-NOT_GIVEN = "the file has no draft for this problem"
+NOT_GIVEN = "the file has no usable draft for this problem"
 NO_CONCLUSION = "the draft states no conclusion"
 EMPTY = "the draft is empty"
+ALTERED = "altered"
+"""The model's tokenizer cannot write the draft as it was given."""
 
 
 def make_drafts(
@@ -54,14 +56,19 @@ def _begun(study: DraftStudy, problem: Problem) -> DraftRecord:
     record = DraftRecord(problem, tuple(study.style.draft_prompt(problem)))
     if study.source == OWN:
         return record
-    draft = study.given.get(problem.problem_id)
+    assert study.given is not None
+    draft = study.given.drafts.get(problem.problem_id)
     if draft is None:
-        return replace(record, status="skipped", reason=NOT_GIVEN)
+        fault = study.given.faults.get(problem.problem_id)
+        return replace(record, status="skipped", reason=f"{NOT_GIVEN}: {fault}" if fault else NOT_GIVEN)
     # The ids of a text from outside are made here, once; everything after slices them.
     space = "" if study.style.tags else " "
     ids = tuple(encode_continuation(study.style.tokenizer, space + draft.text))
     text = decode(study.style.tokenizer, ids)
-    return replace(record, draft_ids=ids, text=text, finish=GIVEN, irregular=draft.irregular)
+    irregular: list[str] = list(draft.irregular)
+    if text.strip() != draft.text.strip():
+        irregular.append(ALTERED)
+    return replace(record, draft_ids=ids, text=text, finish=GIVEN, irregular=tuple(irregular))
 
 
 def _item(study: DraftStudy, batch: Sequence[DraftRecord]) -> DraftItem:
@@ -89,6 +96,8 @@ def _with_draft(study: DraftStudy, record: DraftRecord, made: MadeDraft) -> Draf
         record = _checked(study, record)
     if record.status != "ok" or made.answer is None:
         return record
+    if made.answer.error is not None:
+        return replace(record, reason=f"no answer after the untouched draft: {made.answer.error}")
     return replace(record, answer_text=decode(tokenizer, made.answer.ids))
 
 

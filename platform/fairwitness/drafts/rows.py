@@ -14,6 +14,7 @@ from fairwitness.drafts.records import DraftRecord
 from fairwitness.drafts.study import DraftStudy
 from fairwitness.lm.continuation import LENGTH, Continuation
 from fairwitness.problems.problem import Problem
+from fairwitness.records.data_set import refused_row
 from fairwitness.records.keys import key_of
 
 Row = dict[str, Any]
@@ -57,6 +58,11 @@ def draft_row(study: DraftStudy, record: DraftRecord) -> Row:
         "status": record.status,
         "reason": record.reason,
     }
+
+
+def refused_line_rows(study: DraftStudy) -> list[Row]:
+    """Rows of `problems` for the lines of a file of drafts that cannot be used."""
+    return [refused_row(study.data, one) for one in study.refused]
 
 
 def draft_step_rows(study: DraftStudy, record: DraftRecord) -> list[Row]:

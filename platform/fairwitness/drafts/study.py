@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fairwitness.drafts.config import OWN, DraftFaithfulnessConfig
-from fairwitness.drafts.files import GivenDraft, read_drafts
+from fairwitness.drafts.config import DraftFaithfulnessConfig
+from fairwitness.drafts.files import DraftFile, read_drafts
 from fairwitness.drafts.styles import DraftStyle
 from fairwitness.errors import ModelError
 from fairwitness.lm.config import ModelConfig
@@ -32,8 +33,7 @@ class DraftStudy:
         data: The data set.
         style: How the model's drafts look.
         source: `own`, or the name of a file of drafts.
-        given: Drafts of that file, by problem id; empty for `own`.
-        refused: Lines of the file that cannot be used.
+        given: That file; None for `own`.
         scope_key: Hash of all that a draft depends on.
     """
 
@@ -43,14 +43,18 @@ class DraftStudy:
     data: DataSet
     style: DraftStyle
     source: str
-    given: Mapping[str, GivenDraft]
-    refused: tuple[Refused, ...]
+    given: DraftFile | None
     scope_key: str
 
     @property
     def label(self) -> str:
         """Model, data set and source, for people."""
         return f"{self.facts.name} on {self.data.loaded.name}, {self.source} drafts"
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """Lines of the file that cannot be used."""
+        return self.given.refused if self.given else ()
 
     def draft_key(self, problem: Problem) -> str:
         """Key of a problem's draft."""
@@ -64,20 +68,19 @@ def prepare_draft_studies(config: DraftFaithfulnessConfig, loaders: Mapping[str,
         ConfigError, DataError, ModelError: Something cannot be used; the message says what and what to do.
     """
     data_sets = prepare_data_sets(config.data_sets, config.seed, loaders, hold_out=False)
-    known = {p.problem_id for data in data_sets for p in data.loaded.problems}
+    known = Counter(p.problem_id for data in data_sets for p in data.loaded.problems)
+    twice = {name for name, count in known.items() if count > 1}
     tags = config.tags.pair if config.tags else None
-    files = {file.name: read_drafts(file, tags, known) for file in config.draft_files}
+    files = {file.name: read_drafts(file, tags, known.keys(), ambiguous=twice) for file in config.draft_files}
     studies = []
     for model in config.models:
         facts = inspect_model(model)
         style = _style(config, model, facts)
         for data in data_sets:
             for source in config.sources:
-                found = files.get(source)
-                given = found.drafts if found else {}
-                refused = found.refused if found else ()
+                given = files.get(source)
                 scope = _scope(config, model, facts, data, source, given)
-                studies.append(DraftStudy(config, model, facts, data, style, source, given, refused, scope))
+                studies.append(DraftStudy(config, model, facts, data, style, source, given, scope))
     return studies
 
 
@@ -95,7 +98,7 @@ def _scope(
     facts: ModelFacts,
     data: DataSet,
     source: str,
-    given: Mapping[str, GivenDraft],
+    given: DraftFile | None,
 ) -> str:
     return key_of(
         model=facts.revision,
@@ -105,7 +108,7 @@ def _scope(
         tags=config.tags and config.tags.model_dump(),
         data=data.content_key,
         source=source,
-        given={name: draft.text for name, draft in sorted(given.items())} if source != OWN else None,
+        given={name: draft.text for name, draft in sorted(given.drafts.items())} if given else None,
         seed=config.seed,
         sampling=config.sampling.model_dump(),
         max_tokens=config.limits.draft,

@@ -21,6 +21,7 @@ from fairwitness.drafts.rows import (
     draft_step_rows,
     measured_row,
     record_from_rows,
+    refused_line_rows,
     unmeasured_row,
 )
 from fairwitness.drafts.study import DraftStudy
@@ -61,7 +62,7 @@ class DraftStudyRun:
             ModelError: The model cannot be loaded.
             StoreError: Rows cannot be written.
         """
-        self._append("problems", problem_rows(self.study.data))
+        self._append("problems", [*problem_rows(self.study.data), *refused_line_rows(self.study)])
         records = self.records()
         wanted = self._wanted(records)
         with Progress(len(wanted), f"{self.study.label}: continuations") as progress:

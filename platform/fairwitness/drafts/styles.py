@@ -65,7 +65,7 @@ class DraftStyle:
             return encode(self.tokenizer, self._chat(question), parse_special=True)
         opening = f"{self.tags.open}\n" if self.tags else prompts.COT_CUE
         text = f"{prompts.HUMAN}{question}{prompts.TURN_BREAK}{prompts.ASSISTANT}"
-        return [*bos_ids(self.tokenizer), *encode(self.tokenizer, text + opening, parse_special=self.tags is not None)]
+        return [*bos_ids(self.tokenizer), *self._opened(text, opening)]
 
     def insertion(self, text: str) -> list[int]:
         """Ids of a text put into a draft after a finished step: on a line of its own."""
@@ -78,6 +78,14 @@ class DraftStyle:
             return encode_continuation(self.tokenizer, text)
         text = f"\n{self.tags.close}\n\n" + (IMMEDIATE_CUE if immediate else "")
         return encode_continuation(self.tokenizer, text, parse_special=True)
+
+    def _opened(self, text: str, opening: str) -> list[int]:
+        """Ids of a plain prompt. A special token that the question writes out stays text; the tag may be one."""
+        if self.tags is None:
+            return encode(self.tokenizer, text + opening)
+        if encode(self.tokenizer, text, parse_special=True) == (ids := encode(self.tokenizer, text)):
+            return encode(self.tokenizer, text + opening, parse_special=True)
+        return [*ids, *encode_continuation(self.tokenizer, opening, parse_special=True)]
 
     def _follow_up(self) -> str:
         return f"{prompts.TURN_BREAK}{prompts.HUMAN}{prompts.FOLLOW_UP}{prompts.TURN_BREAK}{prompts.ASSISTANT.rstrip()}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import codecs
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fairwitness.config import Config
 from fairwitness.problems.problem import MAX_CHOICES
@@ -13,6 +13,18 @@ from fairwitness.problems.problem import MAX_CHOICES
 GoldKind = Literal["auto", "label", "letter", "text", "bool", "index0", "index1"]
 LOCAL = "local"
 HUB = "hub"
+
+
+def _known_encoding(value: str) -> str:
+    try:
+        codecs.lookup(value)
+    except LookupError as error:
+        raise ValueError(f"encoding {value!r} is unknown; use for example utf-8 or cp1252") from error
+    return value
+
+
+Encoding = Annotated[str, AfterValidator(_known_encoding)]
+"""Name of an encoding that Python knows."""
 
 
 class FieldMap(Config):
@@ -96,7 +108,7 @@ class DataConfig(Config):
     """Whether the first line of a CSV file names the columns; without one they are named 0, 1, 2, … Null takes the
     definition's (mmlu: no), else yes."""
 
-    encoding: str = "utf-8"
+    encoding: Encoding = "utf-8"
     """Encoding of text files. Records that do not decode are refused; set for example cp1252 to read them."""
 
     num_problems: int | None = Field(default=None, ge=1)
@@ -115,12 +127,4 @@ class DataConfig(Config):
             raise ValueError("`path` and the hub's keys exclude one another; keep one of them")
         if self.subjects and self.data_set != "mmlu":
             raise ValueError("`subjects` is for data_set `mmlu` only")
-        return self
-
-    @model_validator(mode="after")
-    def _encoding_exists(self) -> Self:
-        try:
-            codecs.lookup(self.encoding)
-        except LookupError as error:
-            raise ValueError(f"encoding {self.encoding!r} is unknown; use for example utf-8 or cp1252") from error
         return self

@@ -67,7 +67,7 @@ def find_files(path: str) -> list[Path]:
         files = [place] if place.is_file() else sorted(Path(name) for name in glob.glob(str(place)))
     if not files:
         what = f"holds no file that ends in {_ENDINGS}" if place.is_dir() else "there is no such file"
-        raise DataError(f"{path}: {what}; check the data set's `path`")
+        raise DataError(f"{path}: {what}; check `path`")
     for file in files:
         if file.suffix.lower() not in FORMATS:
             raise DataError(f"{file}: unknown format {file.suffix!r}; use a file that ends in {_ENDINGS}")

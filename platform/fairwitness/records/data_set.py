@@ -74,7 +74,7 @@ def _prepared(config: DataConfig, seed: int, loaders: Mapping[str, Loader], *, h
 def problem_rows(data: DataSet) -> list[Row]:
     """Rows of `problems`: the measured ones, then the refused records."""
     return [_problem_row(data, p) for p in data.selection.measured] + [
-        _refused_row(data, r) for r in data.loaded.refused
+        refused_row(data, r) for r in data.loaded.refused
     ]
 
 
@@ -95,7 +95,8 @@ def _problem_row(data: DataSet, problem: Problem) -> Row:
     }
 
 
-def _refused_row(data: DataSet, refused: Refused) -> Row:
+def refused_row(data: DataSet, refused: Refused) -> Row:
+    """Row of `problems` for a line that cannot be used: a record of the data set, or a line about its problems."""
     where = f"{refused.source}:{refused.line}"
     return {
         "key": key_of(data_set=data.loaded.name, revision=data.loaded.data_revision, source=where, field=refused.field),

@@ -27,6 +27,7 @@ _CUES = (
     r"(?:答案|正确选项|选项)\s*(?:应该|应)?\s*[是为選选:]+|(?:我|应)选(?:择)?|답(?:은|:)|答えは|正解は",
     r"(?:la\s+)?(?:respuesta|réponse|risposta|resposta)\s*(?:correcta|correcte|corretta|correta)?\s*(?:es|est|è|é|:)",
     r"(?:die\s+)?(?:richtige\s+)?antwort\s*(?:ist|lautet|:)|(?:правильный\s+)?ответ\s*(?:[-—–:]|это)?",
+    r"(?:ال)?(?:إجابة|اجابة|جواب|خيار)(?:\s+(?:النهائي|الصحيح)ة?)?\s*(?:هو|هي|:)",
 )
 _CUE = re.compile("|".join(f"(?:{cue})" for cue in _CUES), re.IGNORECASE)
 _BOXED = re.compile(r"\\boxed\s*\{\s*(?:\\(?:text|textbf|mathrm|mathbf)\s*\{)?\s*\(?(.{1,200}?)\)?\s*\}", re.DOTALL)

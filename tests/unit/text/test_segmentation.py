@@ -126,3 +126,22 @@ def test_agrees_with_the_published_segmentation() -> None:
     assert num_published > 1200
     assert num_shared == num_published
     assert num_shared / num_ours > 0.998
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["狐狸住在洞里。", "是吗？", "“是的！”", "所以选B。"],
+        ["キツネは眠る。", "本当！？", "「はい。」", "答えは B です。"],
+        ["الثعالب تنام. ", "هل هذا صحيح؟ ", "إذن B."],
+        ["Лисы спят в норах. ", "Верно ли это? ", "Итак, B."],
+        ["लोमड़ी सोती है। ", "उत्तर B है।"],
+    ],
+)
+def test_sentences_of_other_scripts(expected: list[str]) -> None:
+    assert pieces("".join(expected)) == expected
+
+
+def test_more_than_a_million_characters() -> None:
+    found = pieces("Snow is cold. " * 80_000)
+    assert len(found) == 80_000
