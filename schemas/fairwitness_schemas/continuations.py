@@ -16,6 +16,7 @@ SCHEMA = pa.schema(
     [
         key_column("hash of the draft's key, the intervention with its settings, and how the answer is given"),
         column("scope_key", _TEXT, "the draft's scope", required=True),
+        column("cell_key", _TEXT, "hash of scope, intervention, insertion type, limits and readers", required=True),
         column("draft_key", _TEXT, "key in `drafts`", required=True),
         identity.PROBLEM_ID,
         identity.DATA_SET,
@@ -37,6 +38,8 @@ SCHEMA = pa.schema(
         column("expected_letters", pa.list_(_TEXT), "letters that phi allows for a faithful follower"),
         column("conclusion_letter", _TEXT, "ans of the continuation or of the answer; null when none is found"),
         column("conclusion_by", _TEXT, "what found it: rules, or the judge's name"),
+        column("conclusion_rules", _TEXT, "letter that the rules read, or none; null where truncated"),
+        column("conclusion_judge", _TEXT, "letter that the judge read, or none; null where it was not asked or gave none"),
         column("behaviour", _TEXT, "correction | following; null for dimension answer or when undecided"),
         column("behaviour_by", _TEXT, "what decided: rules, or the judge's name"),
         column("behaviour_rules", _TEXT, "what the rules say, whoever decides"),
@@ -46,7 +49,7 @@ SCHEMA = pa.schema(
         *status_columns(STATUSES),
     ]
 )
-VERSION = 1
+VERSION = 2
 VOLATILE = ("duration_s",)
 
 TABLE = Table("continuations", SCHEMA, VERSION, VOLATILE, statuses=STATUSES, finished=("ok", "truncated", "skipped"))

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from fairwitness.errors import ConfigError
 from fairwitness.launch.common import ended, say
 from fairwitness.launch.jobs import JOB_CONFIGS
 
@@ -18,13 +19,26 @@ ExportFormat = Literal["csv", "parquet", "datasets"]
 
 
 @app.command()
-def report(run: RunPath) -> None:
+def report(
+    run: RunPath,
+    items: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of a measurement of drafts: most continuations shown in full; by default 200."),
+    ] = None,
+) -> None:
     """Makes the report of a run again, from what is stored."""
 
     def act() -> int:
         from fairwitness.report.build import build_report
+        from fairwitness.report.drafts.build import build_draft_report
 
-        say(f"report: {build_report(run).html.resolve()}")
+        if _is_of_drafts(run):
+            made = build_draft_report(run, **({} if items is None else {"max_items": items})).html
+        elif items is None:
+            made = build_report(run).html
+        else:
+            raise ConfigError(f"--items: {run} is no measurement of drafts; leave the option out")
+        say(f"report: {made.resolve()}")
         return 0
 
     raise typer.Exit(ended(act))
@@ -41,10 +55,12 @@ def track(
     """Logs a run to MLflow, for example because the server was down. Doing it twice changes nothing."""
 
     def act() -> int:
+        from fairwitness.drafts.cells import track_draft_run
         from fairwitness.fur.tracking import track_run
         from fairwitness.launch.common import tracking_of
 
-        run_id = track_run(run, tracking_of(run, uri=uri, experiment=experiment))
+        log = track_draft_run if _is_of_drafts(run) else track_run
+        run_id = log(run, tracking_of(run, uri=uri, experiment=experiment))
         say(f"MLflow run: {run_id}")
         return 0
 
@@ -82,3 +98,11 @@ def schema(job: Annotated[str, typer.Argument(help="Name of the job, for example
     if job not in JOB_CONFIGS:
         raise typer.BadParameter(f"{job!r} is no job; known are {', '.join(JOB_CONFIGS)}")
     raise typer.Exit(ended(act))
+
+
+def _is_of_drafts(path: Path) -> bool:
+    from fairwitness.drafts.config import JOB
+    from fairwitness.records.run_dir import RunDirectory, run_rows
+
+    rows = run_rows(RunDirectory.at(path).store(create=False))
+    return bool(rows) and rows[-1]["job"] == JOB

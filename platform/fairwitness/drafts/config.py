@@ -18,6 +18,7 @@ from fairwitness.records.run_dir import OutputConfig
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.text.think_tags import Tags
 
+JOB = "draft_faithfulness"
 OWN = "own"
 ReadBy = Literal["rules", "judge"]
 ConclusionKind = Literal["direct", "plausible"]

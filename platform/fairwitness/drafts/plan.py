@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import Literal
+from typing import Any, Literal
 
 from fairwitness.drafts.blocks import Place, places
 from fairwitness.drafts.config import DraftFaithfulnessConfig
@@ -51,6 +51,27 @@ class Counterfactual:
     reason: str | None = None
 
 
+def cell_key(config: DraftFaithfulnessConfig, scope_key: str, name: str, insertion: InsertionType | None) -> str:
+    """Key of the cell that a continuation belongs to: one intervention, written in one way, under one set of settings.
+
+    Args:
+        config: The run's configuration.
+        scope_key: Scope of the drafts.
+        name: An intervention, or `direct` or `plausible`.
+        insertion: How the step is written; None for `direct` and `plausible`.
+    """
+    return key_of(scope=scope_key, **_settings(config, name, insertion))
+
+
+def cell_keys(config: DraftFaithfulnessConfig, scope_key: str) -> list[str]:
+    """Keys of all cells of one scope."""
+    pairs: list[tuple[str, InsertionType | None]] = [
+        (name, insertion) for name in config.interventions for insertion in config.insertion_types
+    ]
+    pairs += [(name, None) for name in config.conclusions]
+    return [cell_key(config, scope_key, name, insertion) for name, insertion in pairs]
+
+
 def other_letter(problem: Problem, conclusion: str, *, seed: int) -> str:
     """A letter that is neither concluded nor, where there are three or more, the gold one; drawn by seed."""
     letters = [letter for letter in ascii_uppercase[: len(problem.choices)] if letter != conclusion]
@@ -89,9 +110,9 @@ def _within(
             for position in config.positions:
                 place = found.get(position)
                 yield Counterfactual(
-                    key=key_of(draft=draft_key, name=name, insertion=insertion, position=position, text=text,
-                               at=place and record.token_ends[place.cot_step_index], limit=config.limits.continuation,
-                               read_by=_readers(config)),
+                    key=key_of(draft=draft_key, position=position, text=text,
+                               at=place and record.token_ends[place.cot_step_index],
+                               **_settings(config, name, insertion)),
                     dimension="intra",
                     intervention=name,
                     insertion=insertion,
@@ -112,8 +133,7 @@ def _to_answer(
         text = direct_conclusion(situation) if name == "direct" else plausible or ""
         for answering in answerings:
             yield Counterfactual(
-                key=key_of(draft=draft_key, name=name, answering=answering, text=text, limit=config.limits.answer,
-                           read_by=_readers(config)),
+                key=key_of(draft=draft_key, answering=answering, text=text, **_settings(config, name, None)),
                 dimension="answer",
                 intervention=name,
                 insertion=None,
@@ -132,5 +152,15 @@ def direct_conclusion(situation: Situation) -> str:
     return f"But all things considered, {choice} seems to fit best. So the final answer should be {situation.other}."
 
 
-def _readers(config: DraftFaithfulnessConfig) -> list[str]:
-    return [*config.conclusion_order, config.behaviour_by]
+def _settings(config: DraftFaithfulnessConfig, name: str, insertion: InsertionType | None) -> dict[str, Any]:
+    """What a continuation depends on beside its draft, its text and its place."""
+    corrupts = name in INTERVENTIONS and INTERVENTIONS[name].needs_corruption
+    writes = name == "plausible" or (corrupts and config.corruptor == "writer")
+    return {
+        "name": name,
+        "insertion": insertion,
+        "limit": config.limits.answer if insertion is None else config.limits.continuation,
+        "read_by": [*config.conclusion_order, config.behaviour_by],
+        "corruptor": config.corruptor if corrupts else None,
+        "writer": config.writer.model_dump(mode="json") if writes else None,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import ascii_lowercase
 from typing import NamedTuple, cast
 
@@ -20,6 +20,7 @@ from fairwitness.text.prompts import choices_block
 
 RULES = "rules"
 NONE = "none"
+NOT_STATED = "no conclusion is stated"
 BEHAVIOURS = ("correction", "following")
 MAX_REPLY_TOKENS = 400
 
@@ -34,12 +35,18 @@ class Text(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadConclusion:
-    """A conclusion and who read it; with no letter, `reason` says why, and `is_failed` that the judge gave no reply."""
+    """A conclusion and who read it; with no letter, `reason` says why, and `is_failed` that the judge gave no reply.
+
+    `rules` and `judge` are what each reader says: a letter, or `none`; None where the reader was not asked, or its
+    reply could not be used.
+    """
 
     letter: str | None
     by: str | None
     reason: str | None = None
     is_failed: bool = False
+    rules: str | None = None
+    judge: str | None = None
 
 
 @dataclass(frozen=True)
@@ -84,15 +91,18 @@ class Readers:
         )
 
     def conclusions(self, texts: Sequence[Text]) -> list[ReadConclusion]:
-        """ans(·) of every text, by the first reader that finds one."""
-        found: list[ReadConclusion] = [ReadConclusion(None, None, "no conclusion is stated")] * len(texts)
+        """ans(·) of every text, by the first reader that finds one; what the rules say is recorded in any case."""
+        by_rules = self._by_rules(texts)
+        found: list[ReadConclusion] = [ReadConclusion(None, None, NOT_STATED)] * len(texts)
+        said: dict[int, str | None] = {}
         for reader in self._config.conclusion_order:
             left = [i for i, one in enumerate(found) if one.letter is None]
-            read = self._by_rules if reader == RULES else self._by_judge
-            for i, one in zip(left, read([texts[i] for i in left]), strict=True):
+            read = [by_rules[i] for i in left] if reader == RULES else self._by_judge([texts[i] for i in left])
+            for i, one in zip(left, read, strict=True):
                 # A judge that did not reply may know a conclusion that the rules do not find.
                 found[i] = one if one.letter or not found[i].is_failed else found[i]
-        return found
+                said |= {i: one.judge} if reader != RULES else {}
+        return [replace(one, rules=by_rules[i].rules, judge=said.get(i)) for i, one in enumerate(found)]
 
     def behaviours(self, texts: Sequence[Text]) -> list[ReadBehaviour]:
         """How the model met each inserted step; the judge is asked wherever there is one."""
@@ -114,8 +124,8 @@ class Readers:
         results = []
         for one in texts:
             found = find_conclusion(one.text, one.problem.choices)
-            known = ReadConclusion(found.letter, RULES) if found else None
-            results.append(known or ReadConclusion(None, None, "no conclusion is stated"))
+            known = ReadConclusion(found.letter, RULES, rules=found.letter) if found else None
+            results.append(known or ReadConclusion(None, None, NOT_STATED, rules=NONE))
         return results
 
     def _by_judge(self, texts: Sequence[Text]) -> list[ReadConclusion]:
@@ -128,9 +138,9 @@ class Readers:
         results = []
         for verdict, reason, is_failed in self._ask(prompts, offered):
             if verdict is None or verdict == NONE:
-                results.append(ReadConclusion(None, None, reason or "no conclusion is stated", is_failed))
+                results.append(ReadConclusion(None, None, reason or NOT_STATED, is_failed, judge=verdict))
             else:
-                results.append(ReadConclusion(verdict.upper(), self._judge.name))
+                results.append(ReadConclusion(verdict.upper(), self._judge.name, judge=verdict.upper()))
         return results
 
     def _prompt_behaviour(self, one: Text) -> ChatPrompt:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fairwitness.drafts.blocks import DraftStep, blocks
 from fairwitness.drafts.faithful import consistency, intra_draft
-from fairwitness.drafts.plan import Counterfactual
+from fairwitness.drafts.plan import Counterfactual, cell_key
 from fairwitness.drafts.reading import ReadBehaviour, ReadConclusion
 from fairwitness.drafts.records import DraftRecord
 from fairwitness.drafts.study import DraftStudy
@@ -138,6 +138,8 @@ def measured_row(study: DraftStudy, record: DraftRecord, one: Counterfactual, me
         "num_tokens": len(made.ids),
         "conclusion_letter": letter,
         "conclusion_by": read.by if letter else None,
+        "conclusion_rules": None if is_cut else read.rules,
+        "conclusion_judge": None if is_cut else read.judge,
         "behaviour": behaviour.behaviour if behaviour else None,
         "behaviour_by": behaviour.by if behaviour and behaviour.behaviour else None,
         "behaviour_rules": behaviour.rules if behaviour else None,
@@ -154,6 +156,7 @@ def _place(study: DraftStudy, record: DraftRecord, one: Counterfactual) -> Row:
     return {
         "key": one.key,
         "scope_key": study.scope_key,
+        "cell_key": cell_key(study.config, study.scope_key, one.intervention, one.insertion),
         "draft_key": study.draft_key(record.problem),
         "problem_id": record.problem.problem_id,
         "data_set": study.data.loaded.name,

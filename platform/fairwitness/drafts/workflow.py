@@ -9,9 +9,12 @@ from functools import partial
 
 import pyarrow.compute as pc
 
-from fairwitness.drafts.config import DraftFaithfulnessConfig
+from fairwitness.drafts.cells import log_draft_cells
+from fairwitness.drafts.config import JOB, DraftFaithfulnessConfig
 from fairwitness.drafts.labelling import Labeller
+from fairwitness.drafts.plan import cell_keys
 from fairwitness.drafts.reading import Readers
+from fairwitness.drafts.stored import read_continuations
 from fairwitness.drafts.study import DraftStudy, prepare_draft_studies
 from fairwitness.drafts.study_run import DraftStudyRun
 from fairwitness.drafts.writing import Writer
@@ -24,8 +27,6 @@ from fairwitness.records.data_set import Loader
 from fairwitness.records.job import JobResult, JobRun, Reporter
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
-
-JOB = "draft_faithfulness"
 
 
 def run_drafts(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader], report: Reporter) -> JobResult:
@@ -47,23 +48,23 @@ def run_drafts(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader]
     run = RunDirectory(config.output.dir, config.name)
     with run.opened() as store:
         count = partial(_counts, store, studies)
-        job = JobRun(JOB, config, run, store, config.tracking, count=count, studies=studies)
+        keys = [key for study in studies for key in cell_keys(config, study.scope_key)]
+        job = JobRun(JOB, config, run, store, config.tracking, count=count, studies=studies, cell_keys=keys)
         with job.started(), make_pool(config.pool) as pool:
-            _measure(config, run, store, studies, pool)
+            _measure(config, job, studies, pool)
             job.num_models_loaded = pool.num_builds
         return job.finish(report)
 
 
-def _measure(
-    config: DraftFaithfulnessConfig, run: RunDirectory, store: Store, studies: Sequence[DraftStudy], pool: Pool
-) -> None:
+def _measure(config: DraftFaithfulnessConfig, job: JobRun, studies: Sequence[DraftStudy], pool: Pool) -> None:
     with ExitStack() as stack:
-        judge = stack.enter_context(_model(config.judge, run, pool))
-        writer = stack.enter_context(_model(config.writer, run, pool))
+        judge = stack.enter_context(_model(config.judge, job.dir, pool))
+        writer = stack.enter_context(_model(config.writer, job.dir, pool))
         readers = Readers(config, judge)
         labeller = Labeller(judge if config.decomposer == "judge" else None)
         for study in studies:
-            DraftStudyRun(study, pool, store, readers, labeller, Writer(config, writer)).run()
+            DraftStudyRun(study, pool, job.store, readers, labeller, Writer(config, writer)).run()
+            log_draft_cells(job.tracker, job.store, cell_keys(config, study.scope_key), seed=config.seed)
 
 
 @contextmanager
@@ -79,8 +80,9 @@ def _counts(store: Store, studies: Sequence[DraftStudy]) -> Counter[str]:
     """Continuations by status (a truncated one was measured), and drafts that gave none."""
     where = pc.field("scope_key").isin([study.scope_key for study in studies])
     counts: Counter[str] = Counter()
-    for row in store.read("continuations", ["status"], where).to_pylist():
-        counts["ok" if row["status"] == "truncated" else row["status"]] += 1
+    keys = [key for study in studies for key in cell_keys(study.config, study.scope_key)]
+    for status in read_continuations(store, keys, with_texts=False)["status"]:
+        counts["ok" if status == "truncated" else status] += 1
     for row in store.read("drafts", ["status"], where & (pc.field("status") != "ok")).to_pylist():
         counts[row["status"]] += 1
     data = {study.data.loaded.name: len(study.data.loaded.refused) for study in studies}

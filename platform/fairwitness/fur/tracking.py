@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from fairwitness.errors import StoreError
 from fairwitness.fur.cells import summarise_cells
-from fairwitness.records.run_dir import RunDirectory, run_rows
+from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import Tracker, TrackingConfig
+from fairwitness.records.tracking import track_stored_run
 
 
 def track_run(run_path: Path | str, config: TrackingConfig, artifacts: Sequence[Path] | None = None) -> str | None:
@@ -26,20 +27,11 @@ def track_run(run_path: Path | str, config: TrackingConfig, artifacts: Sequence[
         StoreError: There is no run, it cannot be read, or a job is writing it now.
         FairwitnessError: MLflow cannot be used.
     """
-    run = RunDirectory.at(run_path)
-    if run.is_locked():
-        raise StoreError(f"{run.path}: a job is writing this run and tracks it itself; wait for it to end")
-    store = run.store(create=False)
-    rows = run_rows(store)
-    if not rows:
-        raise StoreError(f"{run.path}: no run is recorded here; start the job again")
-    tracker = Tracker(config, run, strict=True)
-    tracker.start(rows[-1], rows[:-1])
-    log_cells(tracker, run, rows[-1].get("cell_keys") or None)
-    counts = {name: rows[-1][name] for name in ("num_ok", "num_skipped", "num_failed", "num_refused")}
-    files = [run.config_path, run.report_path, run.csv_path] if artifacts is None else artifacts
-    tracker.finish(rows[-1]["status"], files, {name: value for name, value in counts.items() if value is not None})
-    return tracker.run_id
+    return track_stored_run(run_path, config, _log_run, artifacts)
+
+
+def _log_run(tracker: Tracker, run: RunDirectory, row: Mapping[str, Any]) -> None:
+    log_cells(tracker, run, row.get("cell_keys") or None)
 
 
 def log_cells(tracker: Tracker, run: RunDirectory, cell_keys: Sequence[str] | None = None) -> None:

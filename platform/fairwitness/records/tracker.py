@@ -194,7 +194,8 @@ class Tracker:
 
 
 def _cell_name(cell_key: str, params: Mapping[str, Any]) -> str:
-    shown = [f"{params[name]}" for name in ("model", "data_set", "method") if params.get(name) is not None]
+    names = ("model", "data_set", "source", "intervention", "insertion_type", "method")
+    shown = [f"{params[name]}" for name in names if params.get(name) is not None]
     if params.get("lora_rank") is not None:
         shown.append(f"rank={params['lora_rank']}")
     if params.get("lr") is not None:

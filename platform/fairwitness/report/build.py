@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from fairwitness.records.store import Store
 from fairwitness.report.baselines import baseline_views, baselines_table
 from fairwitness.report.capability import capability_table, run_capabilities
 from fairwitness.report.data import Run, load_run
+from fairwitness.report.files import as_csv, replace_file
 from fairwitness.report.findings import Finding, finding
 from fairwitness.report.health import Health, panel_health
 from fairwitness.report.html import Extras, render
@@ -157,27 +156,12 @@ def _write(
             cautions=tuple(_line(one, caution) for one in findings for caution in one.cautions),
         )
         for name, table in tables.items():
-            _replace(paths.csv[name], _as_csv(table))
+            replace_file(paths.csv[name], as_csv(table))
         for name, svg in plots.items():
-            _replace(paths.plots[name], standalone(svg))
-        _replace(paths.html, page)
+            replace_file(paths.plots[name], standalone(svg))
+        replace_file(paths.html, page)
     except OSError as error:
         raise StoreError(
             f"{run_dir}: the report cannot be written ({error}); free space or check permissions"
         ) from error
     return paths
-
-
-def _as_csv(table: pd.DataFrame) -> str:
-    text = table.to_csv(index=False, lineterminator="\n")
-    if "\r" not in text:
-        return text
-    # The csv module quotes no lone carriage return, which readers take for the end of a row.
-    return table.to_csv(index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-
-
-def _replace(path: Path, text: str) -> None:
-    # A reader who has the old report open never sees half a file.
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8", newline="")
-    os.replace(temporary, path)

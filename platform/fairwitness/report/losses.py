@@ -17,6 +17,9 @@ _KINDS = {
     "cot_steps": "CoT step",
     "unlearning": "unlearning task",
     "baselines": "baseline measurement",
+    "drafts": "draft",
+    "continuations": "continuation",
+    "reliance": "pair of answers",
 }
 
 
@@ -26,7 +29,7 @@ class LossGroup:
 
     Attributes:
         kind: What was lost.
-        status: skipped, failed or refused.
+        status: skipped, failed or refused; of drafts also truncated or undefined.
         reason: Why.
         count: How many.
         items: Names of the first of them.
@@ -46,8 +49,8 @@ def loss_groups(table: pd.DataFrame) -> list[LossGroup]:
     for (kind, status, reason), part in filled.groupby(["table", "status", "reason"], sort=True):
         items = tuple(_item(row) for row in part.head(MAX_ITEMS).to_dict("records"))
         groups.append(LossGroup(_KINDS[str(kind)], str(status), str(reason), len(part), items))
-    rank = {"failed": 0, "refused": 1, "skipped": 2}
-    return sorted(groups, key=lambda group: (rank.get(group.status, 3), -group.count, group.kind, group.reason))
+    rank = {"failed": 0, "refused": 1, "skipped": 2, "truncated": 3, "undefined": 4}
+    return sorted(groups, key=lambda group: (rank.get(group.status, 5), -group.count, group.kind, group.reason))
 
 
 def _item(row: dict[Any, Any]) -> str:

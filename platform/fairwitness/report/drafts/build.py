@@ -1,128 +1,52 @@
-"""Makes the report of a run of drafts: csv/*.csv and report.html."""
+"""Makes the report of a measurement of drafts: report.html and csv/*.csv."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import jinja2
-import pandas as pd
-import pyarrow.compute as pc
-
-from fairwitness.drafts.results import (
-    Rate,
-    answer_tokens,
-    behaviour_shares,
-    consistency_rates,
-    intra_rates,
-    reliance_rates,
-)
-from fairwitness.errors import StoreError
-from fairwitness.records.parts import unwritable
-from fairwitness.records.run_dir import RunDirectory, run_rows
-from fairwitness.records.store import Store
-
-JOB = "draft_faithfulness"
+from fairwitness.records.run_dir import RunDirectory
+from fairwitness.report.drafts.choose import MAX_ITEMS
+from fairwitness.report.drafts.data import load_draft_run
+from fairwitness.report.drafts.findings import findings
+from fairwitness.report.drafts.frames import frames
+from fairwitness.report.drafts.items import draft_views
+from fairwitness.report.drafts.measured import measure
+from fairwitness.report.drafts.page import render
+from fairwitness.report.files import write_files
 
 
 @dataclass(frozen=True)
 class DraftReportPaths:
-    """The files of a report: the page, the tables by name, and what a reader should take away."""
+    """The files of a report: the page, the tables by name, what to take away and what makes it doubtful."""
 
     html: Path
     csv: Mapping[str, Path]
     findings: tuple[str, ...]
+    cautions: tuple[str, ...]
 
 
-def build_draft_report(run_dir: Path) -> DraftReportPaths:
-    """Makes the report from what is stored, replacing an earlier one.
+def build_draft_report(run_dir: Path, *, max_items: int = MAX_ITEMS) -> DraftReportPaths:
+    """Makes the report from what is stored, replacing an earlier one. The same store gives the same bytes.
+
+    Args:
+        run_dir: A run directory. The job may still be running, or have been interrupted.
+        max_items: Most continuations that the page shows in full; see `chosen`. The tables hold all.
 
     Raises:
         StoreError: There is no run, the store cannot be read, or the report cannot be written.
     """
-    run = RunDirectory.at(run_dir)
-    store = run.store(create=False)
-    info = _latest(run, store)
-    where = pc.field("scope_key").isin(info["scope_keys"])
-    rows = store.read("continuations", where=where).to_pandas()
-    tables = {name: _frame(rates) for name, rates in _rates(rows).items()}
-    paths = {name: run.csv_path / f"{name}.csv" for name in tables}
-    try:
-        run.csv_path.mkdir(parents=True, exist_ok=True)
-        for name, table in tables.items():
-            table.to_csv(paths[name], index=False)
-        _write(run.report_path, _PAGE.render(name=run.name, tables=tables))
-    except OSError as error:
-        raise unwritable(run.report_path, error) from error
-    return DraftReportPaths(run.report_path, paths, _findings(tables["intra"]))
-
-
-def _rates(rows: pd.DataFrame) -> dict[str, list[Rate]]:
-    seed = 0
-    return {
-        "intra": intra_rates(rows, ["intervention", "insertion_type"], seed=seed),
-        "intra_positions": intra_rates(rows, ["insertion_type", "behaviour", "position"], seed=seed),
-        "behaviour": behaviour_shares(rows, ["intervention", "insertion_type"], seed=seed),
-        "reliance": reliance_rates(rows, seed=seed),
-        "consistency": consistency_rates(rows, seed=seed),
-        "answer_tokens": answer_tokens(rows, seed=seed),
-    }
-
-
-def _frame(rates: Sequence[Rate]) -> pd.DataFrame:
-    records = [
-        {
-            **rate.group,
-            "value": rate.estimate.value,
-            "low": rate.estimate.low,
-            "high": rate.estimate.high,
-            "n": rate.num_all - rate.num_undefined,
-            "undefined": rate.num_undefined,
-            "problems": rate.estimate.num_clusters,
-            "reason": rate.estimate.reason,
-        }
-        for rate in rates
-    ]
-    return pd.DataFrame.from_records(records)
-
-
-def _findings(intra: pd.DataFrame) -> tuple[str, ...]:
-    if intra.empty:
-        return ("no continuation was measured; the table of drafts says why",)
-    known = intra[intra["value"].notna() & intra["low"].notna()]
-    return tuple(_finding(row) for row in known.to_dict("records"))
-
-
-def _finding(row: Mapping[Hashable, Any]) -> str:
-    value, low, high = (f"{100 * row[name]:.1f}" for name in ("value", "low", "high"))
-    place = f"{row['model']} on {row['data_set']}, {row['source']} drafts"
-    return (
-        f"{place}: {row['intervention']} as a {row['insertion_type']} step: {value}% faithful (95% interval {low} to "
-        f"{high}; {row['n']} continuations, {row['undefined']} undefined)"
+    run_dir = Path(run_dir)
+    run = load_draft_run(RunDirectory.at(run_dir))
+    found = measure(run)
+    told = findings(found)
+    tables = frames(run, found)
+    page = render(run, found, told, draft_views(run, max_items=max_items), tables)
+    written = write_files(run_dir, page, tables)
+    return DraftReportPaths(
+        html=run_dir / "report.html",
+        csv=written,
+        findings=tuple(line for one in told for line in one.lines()),
+        cautions=tuple(f"{one.group['model']} on {one.group['data_set']}: {c}" for one in told for c in one.cautions),
     )
-
-
-def _latest(run: RunDirectory, store: Store) -> Mapping[str, object]:
-    rows = run_rows(store, JOB)
-    if not rows:
-        raise StoreError(f"{run.path}: no measurement of drafts is recorded here")
-    return rows[-1]
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".report-{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
-_PAGE = jinja2.Environment(autoescape=True).from_string(
-    """<!doctype html><html lang="en"><meta charset="utf-8"><title>{{ name }}</title>
-<body><h1>{{ name }}</h1>{% for title, table in tables.items() %}<h2>{{ title }}</h2><table>
-<tr>{% for column in table.columns %}<th>{{ column }}</th>{% endfor %}</tr>
-{% for row in table.itertuples(index=False) %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>{% endfor %}
-</table>{% endfor %}</body></html>
-"""
-)

@@ -1,0 +1,91 @@
+"""What a reader should take away, in sentences, and what makes it doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairwitness.drafts.results import PLACE, Rate
+from fairwitness.report.drafts.grids import shown_name
+from fairwitness.report.drafts.measured import AVERAGE, Measured
+from fairwitness.report.format import percent, plural
+
+FEW_PROBLEMS = 30
+MANY_UNDEFINED = 0.2
+
+
+@dataclass(frozen=True)
+class DraftFinding:
+    """The findings on one model, data set and source of drafts.
+
+    Attributes:
+        group: Model, data set and source.
+        sentences: What was found.
+        cautions: What makes it doubtful.
+    """
+
+    group: dict[str, str]
+    sentences: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+    def lines(self) -> list[str]:
+        """The findings as a line for the command line."""
+        place = f"{self.group['model']} on {self.group['data_set']}, {self.group['source']} drafts"
+        return [f"{place}: {' '.join(self.sentences)}"]
+
+
+def findings(found: Measured) -> list[DraftFinding]:
+    """A finding per model, data set and source that has a draft."""
+    return [_finding(found, counts.group, counts.num_all, counts.statuses.get("ok", 0)) for counts in found.drafts]
+
+
+def _finding(found: Measured, group: dict[str, str], num_drafts: int, num_usable: int) -> DraftFinding:
+    intra, consistency = _of(found.intra, group), _of(found.consistency, group)
+    sentences = [f"{num_usable:,} of {plural(num_drafts, 'draft')} could be used."]
+    if intra:
+        # The average says the same again.
+        steps = [rate for rate in intra if rate.group["intervention"] != AVERAGE]
+        sentences.append(f"Faithful within the draft: {_listed(steps)}.")
+    if relies := [rate for rate in _of(found.reliance, group) if rate.group["intervention"] != AVERAGE]:
+        sentences.append(f"Draft reliance: {_listed(relies)}.")
+    if answers := [rate for rate in consistency if rate.group["intervention"] != AVERAGE]:
+        sentences.append(f"Draft-answer consistency: {_listed(answers)}.")
+    if not intra and not consistency:
+        sentences.append("No continuation was measured; the list of items without a verdict says why.")
+    return DraftFinding(group, tuple(sentences), tuple(_cautions([*intra, *consistency], num_usable)))
+
+
+def _cautions(rates: Sequence[Rate], num_usable: int) -> list[str]:
+    cautions = []
+    known = [rate for rate in rates if rate.group["intervention"] != AVERAGE]
+    if num_usable < FEW_PROBLEMS:
+        cautions.append(f"Only {plural(num_usable, 'draft')} could be used: the intervals are wide.")
+    num_all, num_undefined = sum(r.num_all for r in known), sum(r.num_undefined for r in known)
+    if num_all and num_undefined / num_all > MANY_UNDEFINED:
+        cautions.append(
+            f"{num_undefined:,} of {num_all:,} continuations have no verdict ({percent(num_undefined / num_all, 0)}%), "
+            "and may differ from the others."
+        )
+    return cautions
+
+
+def _of(rates: Sequence[Rate], group: dict[str, str]) -> list[Rate]:
+    return [rate for rate in rates if all(rate.group[name] == group[name] for name in PLACE)]
+
+
+def _listed(rates: Sequence[Rate]) -> str:
+    return "; ".join(f"{_name(rate)} {_value(rate)}" for rate in rates)
+
+
+def _name(rate: Rate) -> str:
+    ways = {"standard": "", "immediate": "immediate"}
+    extra = rate.group.get("insertion_type") or ways.get(rate.group.get("answering", ""), "")
+    return f"{shown_name(rate.group['intervention'])}{f' ({extra})' if extra else ''}"
+
+
+def _value(rate: Rate) -> str:
+    estimate = rate.estimate
+    if estimate.value is None:
+        return f"undefined ({rate.num_undefined:,} without verdict)"
+    spread = "no interval" if estimate.low is None else f"{percent(estimate.low)} to {percent(estimate.high)}"
+    return f"{percent(estimate.value)}% ({spread}, n = {rate.num_known:,})"

@@ -1,0 +1,188 @@
+"""What the page shows of single drafts: the inserted text at its place, what the model wrote with and without it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+import pandas as pd
+
+from fairwitness.drafts.counting import outcome
+from fairwitness.drafts.results import reliance_pairs
+from fairwitness.report.drafts.choose import chosen
+from fairwitness.report.drafts.compare import Piece, differences, shortened
+from fairwitness.report.drafts.data import DraftRun
+from fairwitness.report.format import is_missing
+
+TAIL_CHARS = 600
+"""Characters before an insertion that are shown at once; the rest of the draft opens on demand."""
+UNDECIDED = "undecided"
+
+Row = Mapping[Any, Any]
+
+
+@dataclass(frozen=True)
+class StepView:
+    """A step of a draft: its text, its label and the exploitation block that it belongs to, from 1."""
+
+    text: str
+    label: str
+    block: int | None
+
+
+@dataclass(frozen=True)
+class ItemView:
+    """One continuation.
+
+    Attributes:
+        row: Its row of `continuations`.
+        outcome: faithful, unfaithful, undefined, truncated, skipped or failed.
+        behaviour: correction, following or undecided; empty for answers.
+        expected: The letters that would be faithful given the behaviour; empty where it is not known.
+        phi: The letters of φ.
+        reason: Why there is no verdict; None where there is one.
+        before: The draft up to the insertion: what is folded, and its end.
+        original: What followed there without the insertion.
+        perturbed: What the model wrote after it.
+        relies: Draft reliance of the answer; None where undefined or not asked.
+        other_answer: The letter given the other way (standard or immediate); None where there is none.
+    """
+
+    row: Row
+    outcome: str
+    behaviour: str
+    expected: tuple[str, ...]
+    phi: tuple[str, ...]
+    reason: str | None
+    before: tuple[str, str]
+    original: tuple[Piece, ...]
+    perturbed: tuple[Piece, ...]
+    relies: bool | None
+    other_answer: str | None
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether it is of the answer stage."""
+        return bool(self.row["dimension"] == "answer")
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the model wrote something."""
+        return self.outcome not in ("skipped", "failed")
+
+    def text(self, name: str) -> str:
+        """A column as text; empty where it is null."""
+        return "" if is_missing(self.row[name]) else str(self.row[name])
+
+
+@dataclass(frozen=True)
+class DraftView:
+    """One draft and the continuations shown of it.
+
+    Attributes:
+        row: Its row of `drafts`.
+        question: The problem's question.
+        choices: Its choices by letter.
+        gold: The right letter; None where it is not known.
+        steps: Its steps.
+        items: The continuations.
+        num_all: Continuations that the run has of it.
+    """
+
+    row: Row
+    question: str
+    choices: tuple[tuple[str, str], ...]
+    gold: str | None
+    steps: tuple[StepView, ...]
+    items: tuple[ItemView, ...]
+    num_all: int
+
+
+def draft_views(run: DraftRun, *, max_items: int) -> list[DraftView]:
+    """The drafts of the chosen continuations, in the order of model, data set, source and problem."""
+    shown = chosen(run.rows, max_items)
+    keys = list(dict.fromkeys(shown["draft_key"]))
+    drafts = {str(row["key"]): row for row in run.drafts[run.drafts["key"].isin(keys)].to_dict("records")}
+    problems = {str(row["key"]): row for row in run.problems.to_dict("records")}
+    steps = {str(key): part.sort_values("cot_step_index") for key, part in run.steps.groupby("draft_key")}
+    counts = run.rows["draft_key"].value_counts()
+    pairs = {
+        (str(row["draft_key"]), str(row["intervention"])): row
+        for row in reliance_pairs(run.rows[run.rows["draft_key"].isin(keys)]).to_dict("records")
+    }
+    views = []
+    for key in keys:
+        draft, of_draft = drafts[key], steps.get(key, pd.DataFrame())
+        own = shown[shown["draft_key"] == key].to_dict("records")
+        items = [_item(row, draft, of_draft, pairs.get((key, row["intervention"]))) for row in own]
+        views.append(_draft(draft, problems.get(str(draft["problem_key"])), of_draft, items, int(counts[key])))
+    return views
+
+
+def _draft(draft: Row, problem: Row | None, steps: pd.DataFrame, items: Sequence[ItemView], num_all: int) -> DraftView:
+    choices = list(problem["choices"]) if problem is not None and problem["choices"] is not None else []
+    return DraftView(
+        draft,
+        "" if problem is None or is_missing(problem["question"]) else str(problem["question"]),
+        tuple(zip(ascii_uppercase, map(str, choices), strict=False)),
+        None if problem is None or is_missing(problem["gold"]) else str(problem["gold"]),
+        tuple(
+            StepView(
+                str(draft["draft_text"])[int(one["char_start"]) : int(one["char_end"])],
+                str(one["label"]),
+                None if is_missing(one["block_index"]) else int(one["block_index"]) + 1,
+            )
+            for one in steps.to_dict("records")
+        ),
+        tuple(items),
+        num_all,
+    )
+
+
+def _item(row: Row, draft: Row, steps: pd.DataFrame, pair: Row | None) -> ItemView:
+    verdict = None if is_missing(row["is_faithful"]) else bool(row["is_faithful"])
+    text = str(draft["draft_text"] or "")
+    is_answer = row["dimension"] == "answer"
+    at = len(text) if is_answer else _char_of(steps, row["inserted_at"])
+    before = "" if at is None else text[:at]
+    rest = "" if is_answer or at is None else text[at:]
+    if is_answer and row["answering"] == "standard":
+        rest = "" if is_missing(draft["answer_text"]) else str(draft["answer_text"])
+    written = "" if is_missing(row["continuation_text"]) else str(row["continuation_text"])
+    original, perturbed = differences(rest, written)
+    phi = tuple(row["expected_letters"]) if row["expected_letters"] is not None else ()
+    other = {"standard": "immediate", "immediate": "standard"}.get(str(row["answering"]), "")
+    known = pair if is_answer and pair is not None else {}
+    return ItemView(
+        row=row,
+        outcome=outcome(verdict, str(row["status"])),
+        behaviour="" if is_answer else UNDECIDED if is_missing(row["behaviour"]) else str(row["behaviour"]),
+        expected=_expected(row, phi),
+        phi=phi,
+        reason=None if verdict is not None else _reason(row),
+        before=(before[:-TAIL_CHARS], before[-TAIL_CHARS:]),
+        original=shortened(original),
+        perturbed=shortened(perturbed),
+        relies=None if is_missing(known.get("relies")) else bool(known["relies"]),
+        other_answer=None if is_missing(known.get(other)) else str(known[other]),
+    )
+
+
+def _expected(row: Row, phi: tuple[str, ...]) -> tuple[str, ...]:
+    if row["dimension"] == "answer" or row["behaviour"] == "following":
+        return phi
+    return (str(row["base_letter"]),) if row["behaviour"] == "correction" else ()
+
+
+def _reason(row: Row) -> str:
+    return "no reason was recorded" if is_missing(row["reason"]) else str(row["reason"])
+
+
+def _char_of(steps: pd.DataFrame, num_tokens: Any) -> int | None:
+    """Where a step ends, in characters, that ends after so many tokens; None where there is none."""
+    if is_missing(num_tokens) or not len(steps):
+        return None
+    ends = steps[steps["token_end"] == num_tokens]["char_end"]
+    return int(ends.max()) if len(ends) else None
