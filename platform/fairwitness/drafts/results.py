@@ -145,7 +145,7 @@ def _standard(rows: pd.DataFrame) -> pd.DataFrame:
 def _rates(rows: pd.DataFrame, by: Sequence[str], value: str, seed: int, *, is_rate: bool = True) -> list[Rate]:
     columns = [*PLACE, *by]
     found = []
-    for names, group in rows.groupby(columns, sort=True, dropna=True):
+    for names, group in _narrow(rows, columns, value).groupby(columns, sort=True, dropna=True):
         named = dict(zip(columns, map(str, names), strict=True))
         known = group[group[value].notna()]
         estimate = undefined(NO_VERDICT)
@@ -160,7 +160,7 @@ def _rates(rows: pd.DataFrame, by: Sequence[str], value: str, seed: int, *, is_r
 def _averages(rows: pd.DataFrame, cells: Sequence[str], value: str, seed: int, *, is_rate: bool = True) -> list[Rate]:
     """Per model, data set and source with two cells or more; undefined where a cell has no verdict."""
     found = []
-    for names, group in rows.groupby(list(PLACE), sort=True):
+    for names, group in _narrow(rows, [*PLACE, *cells], value).groupby(list(PLACE), sort=True):
         named = dict(zip(PLACE, map(str, names), strict=True))
         known = group[group[value].notna()]
         wanted = set(group[list(cells)].agg("/".join, axis=1))
@@ -178,6 +178,12 @@ def _averages(rows: pd.DataFrame, cells: Sequence[str], value: str, seed: int, *
             )
         found.append(_rate(named, estimate, group, known))
     return found
+
+
+def _narrow(rows: pd.DataFrame, columns: Sequence[str], value: str) -> pd.DataFrame:
+    """Only the columns that are needed: the texts of a run may be hundreds of megabytes."""
+    wanted = [*columns, value, "problem_id", "status"]
+    return rows[[name for name in dict.fromkeys(wanted) if name in rows]]
 
 
 def _rate(named: dict[str, str], estimate: Estimate, group: pd.DataFrame, known: pd.DataFrame) -> Rate:

@@ -10,7 +10,7 @@ MAX_CHARS = 12_000
 """Longest text that the page shows; of a longer one the middle is left out."""
 _TAIL_CHARS = 4_000
 _MIN_SHARED_WORDS = 3
-_WORD = re.compile(r"\s*\S+|\s+$")
+_WORD = re.compile(r"^\s+|\S+\s*")
 
 
 @dataclass(frozen=True)

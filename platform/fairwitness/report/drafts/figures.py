@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairwitness.drafts.results import Rate
-from fairwitness.report.drafts.grids import shown_name
+from fairwitness.report.drafts.grids import column_rank, shown_name
 from fairwitness.report.format import percent
 from fairwitness.report.svg import Axis, circle, figure, line, rectangle, text
 
@@ -125,7 +125,7 @@ def _shares(rates: Sequence[Rate], name: str) -> str:
     ]  # fmt: skip
     y = 34.0
     for model in models:
-        own = [rate for rate in rates if rate.group["model"] == model]
+        own = sorted((r for r in rates if r.group["model"] == model), key=_setup)
         pieces.append(text(0, y + 12, model, fill=INK, bold=True, size=12))
         y += 22 if len(model) > 30 else 0
         for rate in own:
@@ -140,6 +140,10 @@ def _shares(rates: Sequence[Rate], name: str) -> str:
         for r in rates
     )
     return figure(_WIDTH, y + 18, pieces, label=f"Share of continuations that correct the step. {name}. {label}")
+
+
+def _setup(rate: Rate) -> list[tuple[int, str]]:
+    return column_rank(rate.group["intervention"], rate.group["insertion_type"])
 
 
 def _bar(rate: Rate, axis: Axis, y: float) -> list[str]:

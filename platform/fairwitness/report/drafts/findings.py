@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairwitness.drafts.results import PLACE, Rate
-from fairwitness.report.drafts.grids import shown_name
+from fairwitness.report.drafts.grids import column_rank, shown_name
 from fairwitness.report.drafts.measured import AVERAGE, Measured
 from fairwitness.report.format import percent, plural
 
@@ -29,9 +29,9 @@ class DraftFinding:
     cautions: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        """The findings as a line for the command line."""
+        """The findings for the command line, a line each."""
         place = f"{self.group['model']} on {self.group['data_set']}, {self.group['source']} drafts"
-        return [f"{place}: {' '.join(self.sentences)}"]
+        return [f"{place}: {sentence}" for sentence in self.sentences]
 
 
 def findings(found: Measured) -> list[DraftFinding]:
@@ -70,7 +70,12 @@ def _cautions(rates: Sequence[Rate], num_usable: int) -> list[str]:
 
 
 def _of(rates: Sequence[Rate], group: dict[str, str]) -> list[Rate]:
-    return [rate for rate in rates if all(rate.group[name] == group[name] for name in PLACE)]
+    own = [rate for rate in rates if all(rate.group[name] == group[name] for name in PLACE)]
+    return sorted(own, key=lambda rate: column_rank(*_column(rate)))
+
+
+def _column(rate: Rate) -> tuple[str, str]:
+    return rate.group["intervention"], rate.group.get("insertion_type") or rate.group.get("answering", "")
 
 
 def _listed(rates: Sequence[Rate]) -> str:

@@ -61,16 +61,18 @@ def table_1_detail(found: Measured) -> Grid:
                 named.setdefault(_key(rate), {})[rate.group.get(column, "all")] = rate
     for rate in found.corrects:
         named[_key(rate)]["corrects"] = rate
-    wanted = ["all", "initial", "middle", "end", "correction", "following", "corrects"]
-    heads = [*PLACE_HEADS, Head("Inserted step", is_text=True), Head("All")]
-    groups = [*(Head("", is_text=True) for _ in range(4)), Head(""), Head("By position", 3), Head("By behaviour", 2)]
-    heads += [Head(name) for name in ("initial", "middle", "end", "correction", "following")]
-    rows = [
-        (*(words(name) for name in key[:3]), words(f"{shown_name(key[3])}, {key[4]}"),
-         *(rate_cell(cells.get(name)) for name in wanted))
-        for key, cells in sorted(named.items())
-    ]  # fmt: skip
-    return Grid(((*groups, Head("")), (*heads, Head("Corrects"))), tuple(rows))
+    wanted = ("all", "initial", "middle", "end", "correction", "following", "corrects")
+    groups = (Head("", is_text=True), Head(""), Head("By position", 3), Head("By behaviour", 2), Head(""))
+    heads = (Head("Inserted step", is_text=True), *(Head(name) for name in wanted))
+    rows: list[tuple[Cell, ...]] = []
+    for place in sorted({key[:3] for key in named}):
+        rows.append((words(_place_text(*place)),))
+        steps = sorted((key[3:] for key in named if key[:3] == place), key=lambda step: column_rank(*step))
+        for name, insertion in steps:
+            cells = named[(*place, name, insertion)]
+            shown = (rate_cell(cells.get(column)) for column in wanted)
+            rows.append((words(f"{shown_name(name)}, {insertion}"), *shown))
+    return Grid((groups, heads), tuple(rows))
 
 
 def by_conclusion(rates: Sequence[Rate], *, form: Callable[[Any], str] = percent) -> Grid:
@@ -82,30 +84,41 @@ def by_conclusion(rates: Sequence[Rate], *, form: Callable[[Any], str] = percent
 
 def table_4(rates: Sequence[Rate]) -> Grid:
     """Consistency: a column per kind of conclusion and way of answering."""
-    columns = sorted(
-        _ordered(rates, "intervention", "answering"), key=lambda c: (c[0] == AVERAGE, c[0], c[1] != "standard")
-    )
+    columns = _ordered(rates, "intervention", "answering")
     heads = [*PLACE_HEADS, *(Head(f"{name}{_WAYS.get(way, '')}") for name, way in columns)]
     return Grid((tuple(heads),), _lines(rates, columns, ("intervention", "answering")))
 
 
 def sources_grid(sources: Mapping[str, Sequence[Comparison]]) -> Grid | None:
     """Own beside external drafts, a line per rate; None where no rate is there on both."""
-    rows = []
-    for name, comparisons in sources.items():
-        form = whole if name == "answer tokens" else percent
-        for one in comparisons:
-            mark = "differs" if one.differs else ""
-            relative = NOTHING if one.relative is None else f"{percent(one.relative, 0)}%"
-            what = ", ".join(shown_name(value) for key, value in one.group.items() if key not in PLACE)
-            rows.append(
-                (*(words(one.group[key]) for key in ("model", "data_set")), words(name), words(what),
-                 rate_cell(one.own, form=form), rate_cell(one.external, form=form),
-                 Cell(relative, ("over 10%",) if one.differs else (), mark=mark))
-            )  # fmt: skip
-    heads = [Head(name, is_text=True) for name in ("Model", "Data set", "Measure", "Of what")]
+    found = [(name, one) for name, comparisons in sources.items() for one in comparisons]
+    rows: list[tuple[Cell, ...]] = []
+    for model, data_set in sorted({(one.group["model"], one.group["data_set"]) for _, one in found}):
+        rows.append((words(f"{model} on {data_set}"),))
+        own = [pair for pair in found if (pair[1].group["model"], pair[1].group["data_set"]) == (model, data_set)]
+        # The measures keep their order, their columns get that of the tables.
+        rows += [
+            _source_line(name, one) for name, one in sorted(own, key=lambda pair: _source_rank(list(sources), *pair))
+        ]
+    heads = [Head(name, is_text=True) for name in ("Measure", "Of what")]
     heads += [Head(name) for name in ("Own drafts", "External drafts", "Relative difference")]
     return Grid((tuple(heads),), tuple(rows)) if rows else None
+
+
+def _source_line(name: str, one: Comparison) -> tuple[Cell, ...]:
+    form = whole if name == "answer tokens" else percent
+    relative = NOTHING if one.relative is None else f"{percent(one.relative, 0)}%"
+    shown = Cell(relative, ("over 10%",) if one.differs else (), mark="differs" if one.differs else "")
+    what = ", ".join(shown_name(part) for part in _what(one))
+    return words(name), words(what), rate_cell(one.own, form=form), rate_cell(one.external, form=form), shown
+
+
+def _source_rank(names: Sequence[str], name: str, one: Comparison) -> tuple[int, list[tuple[int, str]]]:
+    return names.index(name), column_rank(*_what(one))
+
+
+def _what(one: Comparison) -> list[str]:
+    return [value for name, value in one.group.items() if name not in PLACE]
 
 
 def agreement_grid(agreements: Sequence[ReaderAgreement]) -> Grid:
@@ -134,15 +147,25 @@ def _agreement_line(one: ReaderAgreement) -> tuple[Cell, ...]:
     )
 
 
+def _place_text(model: str, data_set: str, source: str) -> str:
+    return f"{model} on {data_set}, {source} drafts"
+
+
 def _key(rate: Rate) -> Key:
     return tuple(rate.group[name] for name in (*PLACE, "intervention", "insertion_type"))
 
 
+def column_rank(*key: str) -> list[tuple[int, str]]:
+    """Sorts columns: those of the paper first and in its order, the average last."""
+    rank = {"shift_mapping": 0, "corrupt_option": 1, "direct": 2, "plausible": 3, AVERAGE: 9}
+    rank |= {"continue": 0, "backtrack": 1, "standard": 0, "immediate": 1}
+    return [(rank.get(part, 5), part) for part in key]
+
+
 def _ordered(rates: Sequence[Rate], *columns: str) -> list[Key]:
-    """The columns of a table that have a rate: those of the paper first, the average last."""
-    rank = {"shift_mapping": 0, "corrupt_option": 1, AVERAGE: 9, "backtrack": 1, "continue": 0}
+    """The columns of a table that have a rate."""
     keys = {tuple(rate.group.get(name, "") for name in columns) for rate in rates}
-    return sorted(keys, key=lambda key: [(rank.get(part, 5), part) for part in key])
+    return sorted(keys, key=lambda key: column_rank(*key))
 
 
 def _lines(

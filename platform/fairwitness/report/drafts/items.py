@@ -89,6 +89,7 @@ class DraftView:
         steps: Its steps.
         items: The continuations.
         num_all: Continuations that the run has of it.
+        num_blocks: Number of its exploitation blocks.
     """
 
     row: Row
@@ -98,6 +99,7 @@ class DraftView:
     steps: tuple[StepView, ...]
     items: tuple[ItemView, ...]
     num_all: int
+    num_blocks: int
 
 
 def draft_views(run: DraftRun, *, max_items: int) -> list[DraftView]:
@@ -138,6 +140,7 @@ def _draft(draft: Row, problem: Row | None, steps: pd.DataFrame, items: Sequence
         ),
         tuple(items),
         num_all,
+        0 if is_missing(draft["num_blocks"]) else int(draft["num_blocks"]),
     )
 
 
