@@ -14,7 +14,8 @@ from fairwitness.judges.config import JudgeConfig, RulesConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.sampling import SamplingConfig
 from fairwitness.problems.config import DataConfig, Encoding
-from fairwitness.records.run_dir import OutputConfig
+from fairwitness.problems.draws import Seed
+from fairwitness.records.run_dir import OutputConfig, RunName
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.text.think_tags import Tags
 
@@ -88,9 +89,9 @@ class DraftEngineConfig(Config):
 class DraftFaithfulnessConfig(Config):
     """Intra-draft and draft-to-answer faithfulness of every model on every data set and source of drafts."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    name: RunName
     """Name of the run. The same name goes on with an earlier run of it."""
-    seed: int = Field(0, ge=0, lt=2**31)
+    seed: Seed = 0
     """Seed of every random draw."""
     models: tuple[ModelConfig, ...] = Field(min_length=1)
     """The models."""

@@ -14,16 +14,17 @@ from fairwitness.fur.config import CotConfig, EngineConfig, FullFF2Config, Measu
 from fairwitness.fur.methods import MethodConfig, Rate
 from fairwitness.lm.config import ModelConfig
 from fairwitness.problems.config import DataConfig
-from fairwitness.records.run_dir import OutputConfig
+from fairwitness.problems.draws import Seed
+from fairwitness.records.run_dir import OutputConfig, RunName
 from fairwitness.records.tracker import TrackingConfig
 
 
 class StudyConfig(Config):
     """What every job that unlearns is told: models, data sets, recipe, workers. The jobs add their learning rates."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    name: RunName
     """Name of the run. The same name goes on with an earlier run of it."""
-    seed: int = Field(0, ge=0, lt=2**31)
+    seed: Seed = 0
     """Seed of every random draw."""
     models: tuple[ModelConfig, ...] = Field(min_length=1)
     """The models."""

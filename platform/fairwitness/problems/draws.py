@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
+from pydantic import Field
 
 from fairwitness.config import fingerprint
+
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+"""Seed of a run."""
 
 
 def item_rng(seed: int, *item: str | int) -> np.random.Generator:

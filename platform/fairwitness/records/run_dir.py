@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import pyarrow.compute as pc
 import yaml
@@ -26,7 +26,10 @@ from fairwitness.redact import redact
 MAKERS = ("fur_sweep", "lr_search", "fur_import", "draft_faithfulness")
 """Jobs that make a run; any other job adds to one that is there."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+
+RunName = Annotated[str, Field(pattern=_NAME.pattern)]
+"""Name of a run and of its directory."""
 
 
 class OutputConfig(Config):

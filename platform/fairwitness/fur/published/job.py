@@ -16,11 +16,12 @@ from fairwitness.fur.finished import IMPORT_JOB
 from fairwitness.fur.published.assemble import Assembled, assemble
 from fairwitness.fur.published.reading import PublishedFile, read_published
 from fairwitness.fur.published.rows import Row
+from fairwitness.problems.draws import Seed
 from fairwitness.problems.records import Refused
 from fairwitness.records.job import JobRun, Reporter
 from fairwitness.records.keys import key_of
 from fairwitness.records.progress import Progress
-from fairwitness.records.run_dir import RunDirectory, run_rows
+from fairwitness.records.run_dir import RunDirectory, RunName, run_rows
 from fairwitness.records.store import Store
 from fairwitness.records.tracker import TrackingConfig
 
@@ -30,7 +31,7 @@ JOB = IMPORT_JOB
 class ImportConfig(Config):
     """An import of published results."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    name: RunName
     """Name of the run and of its directory."""
     files: tuple[str, ...] = Field(min_length=1)
     """The files."""
@@ -40,7 +41,7 @@ class ImportConfig(Config):
     """The data set, where the files' names do not tell it."""
     lr: float | None = Field(None, gt=0)
     """The learning rate, where the files' names do not tell it."""
-    seed: int = Field(0, ge=0, lt=2**31)
+    seed: Seed = 0
     """Seed of the resamples behind intervals."""
     dir: str = Field("results", min_length=1)
     """Folder of all runs; this run is in `<dir>/<name>`."""
