@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from fairwitness.errors import DataError
-from fairwitness.problems.formats import TextFormat, read_jsonl
-from fairwitness.problems.readers import read_file
+from fairwitness.problems.readers import read_lines
 
 NO_VERDICT = "the reply does not begin with Yes, No or Unclear"
 
@@ -30,11 +29,8 @@ def read_verdicts(path: Path) -> dict[str, str]:
     Raises:
         DataError: The file cannot be read, a line is not a judgement, or an instance_id is there twice.
     """
-    lines = read_file(path, read_jsonl, TextFormat("utf-8", csv_header=False))
-    if lines.refused:
-        raise DataError(f"{lines.refused[0]}; each line is a JSON object with instance_id and response")
     found: dict[str, str] = {}
-    for record in lines.records:
+    for record in read_lines(path):
         place = f"{path}:{record.line}"
         if not {"instance_id", "response"} <= set(record.values):
             raise DataError(f"{place}: has no instance_id or no response")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairwitness.errors import DataError
-from fairwitness.problems.formats import FORMATS, Reader, TextFormat
+from fairwitness.problems.formats import FORMATS, Reader, TextFormat, read_jsonl
 from fairwitness.problems.records import ReadResult, Record, Refused
 
 _ENDINGS = ", ".join(FORMATS)
@@ -52,6 +52,18 @@ def read_file(file: Path, read: Reader, form: TextFormat) -> ReadResult:
         fault = record.refuse("", entry.fault) if entry.fault else text_fault(record)
         refused.append(fault) if fault else records.append(record)
     return ReadResult(records, refused, hashlib.sha256(data).hexdigest())
+
+
+def read_lines(file: Path) -> list[Record]:
+    """The objects of a JSON-lines file that must be right as a whole; blank lines are passed over.
+
+    Raises:
+        DataError: It cannot be read, or a line is no JSON object; names file and line.
+    """
+    found = read_file(file, read_jsonl, TextFormat("utf-8", csv_header=False))
+    if found.refused:
+        raise DataError(f"{found.refused[0]}; mend or remove the line")
+    return found.records
 
 
 def find_files(path: str) -> list[Path]:

@@ -90,8 +90,8 @@ def test_published_files_are_compared_by_instance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", r"bad\.jsonl:1.* each line is a JSON object"),
-        ("[]", r"bad\.jsonl:1.* each line is a JSON object"),
+        ("{", r"bad\.jsonl:1 .*mend or remove the line"),
+        ("[]", r"bad\.jsonl:1 .*mend or remove the line"),
         ('{"instance_id": "q_1"}', r"bad\.jsonl:1: has no instance_id or no response"),
         ('{"instance_id": "q_1", "response": ""}', "begin with Yes, No or Unclear: ''"),
         ('{"instance_id": "q_1", "response": "Perhaps"}', "Unclear: 'Perhaps'"),

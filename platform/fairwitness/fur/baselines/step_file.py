@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import Field, field_validator
 
 from fairwitness.config import Config, fingerprint, validate
 from fairwitness.errors import ConfigError, DataError
+from fairwitness.problems.readers import read_lines
 
 PUBLISHED = {
     "id": "problem_id",
@@ -74,14 +74,9 @@ def read_step_file(path: str | Path) -> StepFile:
             and field.
     """
     path = Path(path).expanduser()
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read ({error}); texts.path is a JSON-lines file in UTF-8") from error
     entries = [
-        Entry(f"{path.name}:{number}", _parsed(f"{path}:{number}", line))
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
+        Entry(f"{path.name}:{record.line}", _parsed(f"{path}:{record.line}", record.values))
+        for record in read_lines(path)
     ]
     if not entries:
         raise DataError(f"{path}: holds no step; write one JSON object per line")
@@ -89,13 +84,7 @@ def read_step_file(path: str | Path) -> StepFile:
     return StepFile(str(path), tuple(entries), fingerprint([e.line.model_dump(mode="json") for e in entries]))
 
 
-def _parsed(where: str, text: str) -> StepLine:
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise DataError(f"{where}: not JSON ({error}); mend or remove the line") from error
-    if not isinstance(values, dict):
-        raise DataError(f'{where}: a {type(values).__name__}, not an object; write {{"problem_id": …}}')
+def _parsed(where: str, values: Mapping[str, Any]) -> StepLine:
     try:
         return validate(StepLine, _published(values) if "mistake_cot_step" in values else values, where)
     except ConfigError as error:
