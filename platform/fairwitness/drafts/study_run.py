@@ -84,8 +84,7 @@ class DraftStudyRun:
                     self.store.append("draft_steps", [row for r in cut for row in draft_step_rows(self.study, r)])
                     self.store.append("drafts", [draft_row(self.study, record) for record in batch])
                     stored |= {record.problem.problem_id: record for record in batch}
-                    num = {s: sum(r.status == s for r in batch) for s in ("ok", "skipped", "failed")}
-                    progress.advance(num["ok"], skipped=num["skipped"], failed=num["failed"])
+                    progress.count(record.status for record in batch)
             self.store.flush()
         return [stored[problem.problem_id] for problem in self.study.data.selection.measured]
 

@@ -105,7 +105,7 @@ class StudyRun:
                     stored.update({record.problem.problem_id: record for record in batch})
                     rows = [cot_row(self.study, record) for record in batch]
                     self.store.append("cots", new_rows(self.store, "cots", rows))
-                    count(progress, [record.status for record in batch])
+                    progress.count(record.status for record in batch)
         # Steps are stored with their probabilities; a job that ends in between has its CoTs, and scores them next time.
         unscored = [r for r in stored.values() if r.status == "ok" and not _is_scored(r)]
         self._store_steps([r for r in stored.values() if r.status == "ok" and _is_scored(r)])
@@ -151,7 +151,7 @@ class StudyRun:
         with Progress(len(schedule.planned), f"{self.study.label}: {label}") as progress:
             for outcome in self.pool.map(self.client.spec, items):
                 group = groups[outcome.index]
-                count(progress, self._store_group(group, outcome, held_out))
+                progress.count(self._store_group(group, outcome, held_out))
                 left[group[0].lr] -= len(group)
                 if not left[group[0].lr]:
                     self.store.flush()
@@ -187,12 +187,6 @@ def new_rows(store: Store, table: str, rows: Sequence[dict[str, Any]]) -> list[d
     """The rows whose key is not finished in the store."""
     known = store.finished_keys(table)
     return [row for row in rows if row["key"] not in known]
-
-
-def count(progress: Progress, statuses: Sequence[str]) -> None:
-    """Counts finished items by status."""
-    number = Counter(statuses)
-    progress.advance(number["ok"], skipped=number["skipped"], failed=number["failed"])
 
 
 def _is_scored(record: CotRecord) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
@@ -80,6 +81,11 @@ class Progress:
         self.num_skipped += skipped
         self.num_failed += failed
         self._bar.update(self._task, completed=self.num_done, rate=self._rate(), trouble=self._trouble())
+
+    def count(self, statuses: Iterable[str]) -> None:
+        """Counts finished items by status."""
+        number = Counter(statuses)
+        self.advance(number["ok"], skipped=number["skipped"], failed=number["failed"])
 
     def summary(self) -> str:
         """One line: how many of how many, trouble, time and rate."""

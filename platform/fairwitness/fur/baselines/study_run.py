@@ -27,7 +27,6 @@ from fairwitness.fur.items import AnswerItem, CotItem, CotRequest, ShapItem
 from fairwitness.fur.rows import Row
 from fairwitness.fur.schedule import DISAGREE, LATER
 from fairwitness.fur.study import Study
-from fairwitness.fur.study_run import count
 from fairwitness.fur.tasks import Question
 from fairwitness.records.progress import Progress
 from fairwitness.records.store import Store
@@ -97,7 +96,7 @@ class BaselinesRun:
             for outcome in pool.map(engine_spec(self.study), (batch.item for batch in batches)):
                 rows = _rows(self.study, batches[outcome.index], outcome)
                 self.store.append("baselines", rows)
-                count(progress, [str(row["status"]) for row in rows])
+                progress.count(str(row["status"]) for row in rows)
         self.store.flush()
 
     def _is_wanted(self, baseline: Baseline, record: CotRecord, failed: set[str]) -> bool:

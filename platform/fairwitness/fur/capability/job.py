@@ -23,7 +23,7 @@ from fairwitness.fur.cots import answer_questions
 from fairwitness.fur.finished import FinishedStudy, open_finished
 from fairwitness.fur.rows import Row
 from fairwitness.fur.schedule import Planned
-from fairwitness.fur.study_run import count, new_rows
+from fairwitness.fur.study_run import new_rows
 from fairwitness.fur.tasks import TaskResult
 from fairwitness.lm.scoring import LetterAnswer
 from fairwitness.records.data_set import DataSet, Loader, problem_rows
@@ -168,7 +168,7 @@ class _Capability:
             for outcome in client.pool.map(client.spec, items):
                 rows = _rows(plan, groups[outcome.index], outcome, before, attempts)
                 self.store.append("capability", rows)
-                count(progress, [str(row["status"]) for row in rows])
+                progress.count(str(row["status"]) for row in rows)
 
     def _known_before(self, plan: CapabilityPlan) -> Choices | None:
         """The base model's answers: of this job, or of an earlier one."""

@@ -139,7 +139,7 @@ class _Job:
         with Progress(len(pending), f"judged by {self.judge.name}") as progress:
             for row in self._rows(pending):
                 self.store.append("judgements", [row])
-                progress.advance(int(row["status"] == "ok"), failed=int(row["status"] == "failed"))
+                progress.count([row["status"]])
         self.store.flush()
 
     def _rows(self, pending: Sequence[tuple[Study, CotPair]]) -> Iterator[Row]:
