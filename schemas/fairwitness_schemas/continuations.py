@@ -39,7 +39,9 @@ SCHEMA = pa.schema(
         column("conclusion_letter", _TEXT, "ans of the continuation or of the answer; null when none is found"),
         column("conclusion_by", _TEXT, "what found it: rules, or the judge's name"),
         column("conclusion_rules", _TEXT, "letter that the rules read, or none; null where truncated"),
-        column("conclusion_judge", _TEXT, "letter that the judge read, or none; null where it was not asked or gave none"),
+        column(
+            "conclusion_judge", _TEXT, "letter that the judge read, or none; null where it was not asked or gave none"
+        ),
         column("behaviour", _TEXT, "correction | following; null for dimension answer or when undecided"),
         column("behaviour_by", _TEXT, "what decided: rules, or the judge's name"),
         column("behaviour_rules", _TEXT, "what the rules say, whoever decides"),
