@@ -15,7 +15,7 @@ from fairwitness.report.drafts.build import build_draft_report
 
 def _report(run_path: Path) -> Report:
     paths = build_draft_report(run_path)
-    return Report((paths.html, *paths.csv.values()), paths.findings)
+    return Report((paths.html, *paths.csv.values()), paths.findings, cautions=paths.cautions)
 
 
 draft_faithfulness = Job(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -77,22 +76,15 @@ def load_draft_run(run: RunDirectory) -> DraftRun:
     continuations = read_continuations(store, info["cell_keys"] or ())
     wanted = continuations["position"].isna() | continuations["position"].isin(config["positions"])
     problems = store.read("problems").to_pandas()
-    names = {name.rpartition("@")[0] for name in info["data_sets"] or ()}
+    drafts = store.read("drafts", _DRAFT_COLUMNS, one_of("scope_key", scopes)).to_pandas()
+    versions = problems["data_set"].fillna("") + "@" + problems["data_revision"].fillna("")
+    of_run = versions.isin(list(info["data_sets"] or ())) | problems["key"].isin(drafts["problem_key"])
     return DraftRun(
         info=info,
         config=config,
         environment=json.loads(info["environment_json"] or "{}"),
-        problems=problems[problems["data_set"].isin(names)].sort_values("key", ignore_index=True),
-        drafts=store.read("drafts", _DRAFT_COLUMNS, one_of("scope_key", scopes)).to_pandas().sort_values("key"),
+        problems=problems[of_run].sort_values("key", ignore_index=True),
+        drafts=drafts.sort_values(["model", "data_set", "source", "problem_id", "key"], ignore_index=True),
         steps=store.read("draft_steps", _STEP_COLUMNS, one_of("scope_key", scopes)).to_pandas(),
         rows=continuations[wanted].reset_index(drop=True),
     )
-
-
-def draft_run_at(path: Path | str) -> DraftRun:
-    """`load_draft_run` of a path.
-
-    Raises:
-        StoreError: See there.
-    """
-    return load_draft_run(RunDirectory.at(path))

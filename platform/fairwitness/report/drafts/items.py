@@ -12,7 +12,7 @@ import pandas as pd
 from fairwitness.drafts.counting import outcome
 from fairwitness.drafts.results import reliance_pairs
 from fairwitness.report.drafts.choose import chosen
-from fairwitness.report.drafts.compare import Piece, differences, shortened
+from fairwitness.report.drafts.compare import MAX_CHARS, Piece, differences, shortened
 from fairwitness.report.drafts.data import DraftRun
 from fairwitness.report.format import is_missing
 
@@ -43,7 +43,9 @@ class ItemView:
         expected: The letters that would be faithful given the behaviour; empty where it is not known.
         phi: The letters of φ.
         reason: Why there is no verdict; None where there is one.
-        before: The draft up to the insertion: what is folded, and its end.
+        folded: The draft up to the insertion, without its end.
+        num_folded: Characters of that, left-out ones too.
+        before: The end of the draft up to the insertion.
         original: What followed there without the insertion.
         perturbed: What the model wrote after it.
         relies: Draft reliance of the answer; None where undefined or not asked.
@@ -56,7 +58,9 @@ class ItemView:
     expected: tuple[str, ...]
     phi: tuple[str, ...]
     reason: str | None
-    before: tuple[str, str]
+    folded: tuple[Piece, ...]
+    num_folded: int
+    before: str
     original: tuple[Piece, ...]
     perturbed: tuple[Piece, ...]
     relies: bool | None
@@ -70,7 +74,7 @@ class ItemView:
     @property
     def is_made(self) -> bool:
         """Whether the model wrote something."""
-        return self.outcome not in ("skipped", "failed")
+        return not is_missing(self.row["continuation_text"])
 
     def text(self, name: str) -> str:
         """A column as text; empty where it is null."""
@@ -86,7 +90,8 @@ class DraftView:
         question: The problem's question.
         choices: Its choices by letter.
         gold: The right letter; None where it is not known.
-        steps: Its steps.
+        steps: Its first steps, up to as many characters as the page shows of a text.
+        num_steps: How many it has.
         items: The continuations.
         num_all: Continuations that the run has of it.
         num_blocks: Number of its exploitation blocks.
@@ -97,6 +102,7 @@ class DraftView:
     choices: tuple[tuple[str, str], ...]
     gold: str | None
     steps: tuple[StepView, ...]
+    num_steps: int
     items: tuple[ItemView, ...]
     num_all: int
     num_blocks: int
@@ -137,7 +143,9 @@ def _draft(draft: Row, problem: Row | None, steps: pd.DataFrame, items: Sequence
                 None if is_missing(one["block_index"]) else int(one["block_index"]) + 1,
             )
             for one in steps.to_dict("records")
+            if one["char_end"] <= MAX_CHARS
         ),
+        len(steps),
         tuple(items),
         num_all,
         0 if is_missing(draft["num_blocks"]) else int(draft["num_blocks"]),
@@ -149,7 +157,7 @@ def _item(row: Row, draft: Row, steps: pd.DataFrame, pair: Row | None) -> ItemVi
     text = str(draft["draft_text"] or "")
     is_answer = row["dimension"] == "answer"
     at = len(text) if is_answer else _char_of(steps, row["inserted_at"])
-    before = "" if at is None else text[:at]
+    before = "" if at is None else text[:at].lstrip()
     rest = "" if is_answer or at is None else text[at:]
     if is_answer and row["answering"] == "standard":
         rest = "" if is_missing(draft["answer_text"]) else str(draft["answer_text"])
@@ -165,7 +173,9 @@ def _item(row: Row, draft: Row, steps: pd.DataFrame, pair: Row | None) -> ItemVi
         expected=_expected(row, phi),
         phi=phi,
         reason=None if verdict is not None else _reason(row),
-        before=(before[:-TAIL_CHARS], before[-TAIL_CHARS:]),
+        folded=shortened((Piece(before[:-TAIL_CHARS]),)) if len(before) > TAIL_CHARS else (),
+        num_folded=max(0, len(before) - TAIL_CHARS),
+        before=before[-TAIL_CHARS:],
         original=shortened(original),
         perturbed=shortened(perturbed),
         relies=None if is_missing(known.get("relies")) else bool(known["relies"]),

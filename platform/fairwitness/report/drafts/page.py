@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
 from fairwitness.drafts.counting import OUTCOMES
+from fairwitness.drafts.results import PLACE
 from fairwitness.report.drafts import grids
 from fairwitness.report.drafts.choose import RULE
 from fairwitness.report.drafts.data import DraftRun
@@ -66,7 +67,7 @@ def render(
         position_figures=position_figures(found.figure_4),
         behaviour_figures=behaviour_figures(found.corrects),
         outcomes=OUTCOMES,
-        outcome_rows=found.outcomes.to_dict("records"),
+        outcome_rows=sorted(found.outcomes.to_dict("records"), key=_outcome_rank),
         groups=lost[:MAX_GROUPS],
         num_more_groups=max(0, len(lost) - MAX_GROUPS),
         max_items=MAX_ITEMS,
@@ -94,6 +95,11 @@ def _filters(items: Sequence[ItemView]) -> list[tuple[str, str, list[str]]]:
         for name in FILTERS
     }
     return [(name, FILTERS[name], found) for name, found in options.items() if len(found) > 1 or name in _ALWAYS]
+
+
+def _outcome_rank(row: Mapping[Any, Any]) -> tuple[list[str], list[tuple[int, str]]]:
+    columns = grids.column_rank(row["intervention"], row["insertion_type"] or row["answering"])
+    return [str(row[name]) for name in PLACE], columns
 
 
 def _grids(found: Measured) -> dict[str, Any]:
