@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from fairwitness.judges.factory import make_chat_model
 from fairwitness.launch.drafts import _report
 from fairwitness.problems.problem import Problem
 from fairwitness.records.job import JobResult
-from tests.helpers.chat_server import Action, chat_server, completion
+from tests.helpers.chat_server import Action, Asked, chat_server, completion
 from tests.helpers.drafts import DRAFT, draft_settings, write_drafts
 from tests.helpers.sweeps import problem, rows_of, write_problems
 
@@ -115,3 +116,24 @@ def test_what_each_reader_says_is_recorded(plain: dict[str, Any], tmp_path: Path
         ("B", "rules", "B", None), ("B", "judge", "none", "B"), ("A", "rules", "A", None),
     ]  # fmt: skip
     assert read("rules") == [("B", "rules", "B", None), (None, None, "none", None), ("A", "rules", "A", None)]
+
+
+def test_a_judge_beside_the_rules_in_the_report(plain: dict[str, Any]) -> None:
+    def reply(asked: Asked, _number: int) -> Action:
+        is_behaviour = "correction" in json.dumps(asked.body)
+        return Action(body=completion("verdict: following" if is_behaviour else "verdict: b"))
+
+    with chat_server(reply) as server:
+        judge = {"kind": "openai", "base_url": server.url, "model": "judge", "api_key_env": None}
+        judged = {"judge": judge, "conclusion_order": ["judge", "rules"], "behaviour_by": "judge"}
+        result = measured({**plain, **judged, "tracking": {"enabled": False}})
+    rows = pd.DataFrame(rows_of(result.run.store_path, "continuations"))
+    made = rows[rows["status"] == "ok"]
+    assert set(made["conclusion_judge"]) == {"B"}
+    found = pd.read_csv(result.run.csv_path / "agreement.csv").set_index("question")
+    assert found.loc["conclusion", "n"] == len(made)
+    assert found.loc["conclusion", "equal"] == pytest.approx((made["conclusion_rules"] == "B").mean())
+    both = rows[rows["behaviour_rules"].notna() & rows["behaviour_judge"].notna()]
+    assert found.loc["behaviour", "n"] == len(both)
+    page = (result.run.path / "report.html").read_text()
+    assert "judge / rules" in page

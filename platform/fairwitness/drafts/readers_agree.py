@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from fairwitness.drafts.results import PLACE
+from fairwitness.drafts.results import MADE, PLACE
 from fairwitness.judges.agreements import PairAgreement, pair_agreements
 
 RULES, JUDGE = "rules", "judge"
@@ -36,7 +36,8 @@ def reader_agreements(
 ) -> list[ReaderAgreement]:
     """Agreement on behaviour and on ans(·), per model, data set and source; intervals draw whole problems.
 
-    Only continuations that were not cut off count. `none`, for a text without a conclusion, is a verdict.
+    Continuations that were cut off have a behaviour, and count there; they have no conclusion. `none`, for a text
+    without a conclusion, is a verdict.
 
     Args:
         rows: Rows of `continuations`.
@@ -45,7 +46,7 @@ def reader_agreements(
         seed: Seed of the resamples.
     """
     kinds = ["behaviour", "conclusion"] if tuple(conclusion_order)[:1] == (JUDGE,) else ["behaviour"]
-    made = rows[rows["status"] == "ok"]
+    made = rows[rows["status"].isin(MADE)]
     found = []
     for names, group in made.groupby(list(PLACE), sort=True):
         verdicts = _verdicts(group, kinds, judge)

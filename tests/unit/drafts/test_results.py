@@ -165,12 +165,13 @@ def test_judge_and_rules() -> None:
         row(draft(f"p{number}"), behaviour_rules=r, behaviour_judge=j, conclusion_rules=cr, conclusion_judge=cj)
         for number, ((r, j), (cr, cj)) in enumerate(zip(pairs, letters, strict=True))
     )
-    cut = rows.iloc[[0]].assign(key="cut", status="truncated", behaviour_judge="following")
-    found = reader_agreements(pd.concat([rows, cut]), judge="j", conclusion_order=["judge", "rules"], seed=0)
+    cut = rows.iloc[[0]].assign(key="cut", status="truncated", conclusion_rules=None, conclusion_judge=None)
+    failed = rows.iloc[[0]].assign(key="failed", status="failed", behaviour_judge="following")
+    found = reader_agreements(pd.concat([rows, cut, failed]), judge="j", conclusion_order=["judge", "rules"], seed=0)
     behaviour, conclusion = (one.pair for one in found)
-    assert (behaviour.kind, behaviour.judges, behaviour.agreement.num_items) == ("behaviour", ("j", "rules"), 4)
-    assert (behaviour.agreement.observed, behaviour.num_only) == (0.75, (1, 1))
-    known = [pair for pair in pairs if None not in pair]
+    assert (behaviour.kind, behaviour.judges, behaviour.agreement.num_items) == ("behaviour", ("j", "rules"), 5)
+    assert (behaviour.agreement.observed, behaviour.num_only) == (0.8, (1, 1))
+    known = [pair for pair in (*pairs, pairs[0]) if None not in pair]
     assert behaviour.agreement.kappa.value == pytest.approx(cohen_kappa_score(*map(list, zip(*known, strict=True))))
     read = [pair for pair in letters if None not in pair]
     assert (conclusion.agreement.num_items, conclusion.agreement.observed) == (5, 0.6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,29 @@ def test_the_command_remakes_the_report(tmp_path: Path) -> None:
     assert len(Page((path / "report.html").read_text()).items()) == 5
     assert invoke().exit_code == 0
     assert len(Page((path / "report.html").read_text()).items()) == 64
+
+
+def test_a_number_of_items_is_refused_for_other_runs(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["report", str(make_run(tmp_path)), "--items", "5"])
+    assert result.exit_code == 2
+    assert "--items" in result.output
+    assert "no measurement of drafts" in result.output
+
+
+def test_long_drafts_are_cut_on_the_page_and_whole_in_the_tables(tmp_path: Path) -> None:
+    path = write_draft_run(tmp_path, num_problems=1)
+    with Store(path / "store") as store:
+        drafts = store.read("drafts").to_pylist()
+        last = drafts[-1]
+        longer = last | {"draft_text": last["draft_text"] + " and so on" * 5000}
+    folder = tmp_path / "long"
+    with Store(folder / "store") as store:
+        old = Store(path / "store", create=False)
+        for name in ("problems", "draft_steps", "continuations", "runs"):
+            store.append_table(name, old.read(name))
+        store.append("drafts", [*drafts[:-1], longer])
+    made = build_draft_report(folder)
+    text = made.html.read_text(encoding="utf-8")
+    assert text.count(" and so on") < 16 * 1400
+    assert "characters left out; they are in the tables" in text
+    assert made.csv["drafts"].read_text(encoding="utf-8").count(" and so on") == 5000
