@@ -188,7 +188,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 @pytest.mark.parametrize("name", JOB_CONFIGS)
 def test_options_of_every_script(name: str, script: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert script(name, "--help") == 0
-    dry = {"--dry-run"} if name in ("fur_sweep", "lr_search", "fur_capability") else set()
+    dry = {"--dry-run"} if name in ("fur_sweep", "lr_search", "fur_capability", "draft_faithfulness") else set()
     assert set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) == {"--config", "--set", "--pool", "--help", *dry}
 
 

@@ -19,6 +19,8 @@ from fairwitness.lm.tokens import decode, encode_continuation
 from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of
 
+IMMEDIATE_TOKENS = 4
+"""Most tokens of an immediate answer."""
 GIVEN = "given"
 NOT_GIVEN = "the file has no usable draft for this problem"
 NO_CONCLUSION = "the draft states no conclusion"
@@ -44,6 +46,13 @@ def make_drafts(
         made: Sequence[MadeDraft] = outcome.value
         records = [_with_draft(study, record, one) for record, one in zip(batch, made, strict=True)]
         yield _answered(readers, _cut(study, readers, labeller, records))
+
+
+def given_drafts(study: DraftStudy) -> list[DraftRecord]:
+    """The drafts of a file, cut and concluded by rules alone, without the answers after them."""
+    config = study.config.model_copy(update={"conclusion_order": ("rules",), "behaviour_by": "rules"})
+    records = [_checked(study, _begun(study, problem)) for problem in study.data.selection.measured]
+    return _cut(study, Readers(config, None), Labeller(None), records)
 
 
 def row_seed(study: DraftStudy, *item: str) -> int:

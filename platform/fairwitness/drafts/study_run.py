@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from fairwitness.drafts.dispatch import run_batches
 from fairwitness.drafts.engine import ContinueItem
 from fairwitness.drafts.labelling import Labeller
-from fairwitness.drafts.making import answer_settings, make_drafts, row_seed
+from fairwitness.drafts.making import IMMEDIATE_TOKENS, answer_settings, make_drafts, row_seed
 from fairwitness.drafts.plan import Counterfactual, counterfactuals
 from fairwitness.drafts.reading import Readers, Text
 from fairwitness.drafts.records import DraftRecord
@@ -33,8 +33,6 @@ from fairwitness.lm.tokens import decode
 from fairwitness.records.data_set import problem_rows
 from fairwitness.records.progress import Progress
 from fairwitness.records.store import Store
-
-IMMEDIATE_TOKENS = 4
 
 
 @dataclass(frozen=True)

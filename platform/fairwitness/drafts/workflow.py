@@ -41,9 +41,7 @@ def run_drafts(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader]
         FairwitnessError: Something makes the run impossible; the message says what.
         KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
     """
-    for judge in (config.judge, config.writer):
-        if not isinstance(judge, RulesConfig):
-            check_usable(judge)
+    check_judges(config)
     studies = prepare_draft_studies(config, loaders)
     run = RunDirectory(config.output.dir, config.name)
     with run.opened() as store:
@@ -54,6 +52,17 @@ def run_drafts(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader]
             _measure(config, job, studies, pool)
             job.num_models_loaded = pool.num_builds
         return job.finish(report)
+
+
+def check_judges(config: DraftFaithfulnessConfig) -> None:
+    """Refuses a judge or writer that cannot be asked here and now; asks nothing.
+
+    Raises:
+        ConfigError, ModelError: See `check_usable`.
+    """
+    for judge in (config.judge, config.writer):
+        if not isinstance(judge, RulesConfig):
+            check_usable(judge)
 
 
 def _measure(config: DraftFaithfulnessConfig, job: JobRun, studies: Sequence[DraftStudy], pool: Pool) -> None:

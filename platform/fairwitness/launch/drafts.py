@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from fairwitness.drafts.config import DraftFaithfulnessConfig
+from fairwitness.drafts.dry_run import draft_dry_run
 from fairwitness.drafts.workflow import run_drafts
 from fairwitness.launch.common import LOADERS
 from fairwitness.launch.job import Job
@@ -24,4 +25,6 @@ draft_faithfulness = Job(
     run=partial(run_drafts, loaders=LOADERS, report=_report),
     counts="continuations and drafts: {ok} ok, {skipped} skipped, {failed} failed; refused records: {refused}",
     if_failed="some items failed; the report names them, and the same command tries them again",
+    dry_run=partial(draft_dry_run, loaders=LOADERS),
+    dry_run_help="Say what would be run and asked, with time, memory and cost at most.",
 )

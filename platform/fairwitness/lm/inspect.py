@@ -43,7 +43,7 @@ def inspect_model(config: ModelConfig) -> ModelFacts:
             for style `chat`, "(" merged with a letter, a letter of several tokens.
     """
     source = resolve_source(config)
-    hf_config = _load_hf_config(source.folder, config)
+    hf_config = read_hf_config(source.folder, config)
     skeleton = build_skeleton(hf_config, config)
     ff2_names = find_ff2(skeleton, hf_config.model_type, config.ff2_module)
     tokenizer = load_tokenizer(source.folder, config)
@@ -110,7 +110,12 @@ def build_skeleton(hf_config: PretrainedConfig, config: ModelConfig) -> PreTrain
         ) from error
 
 
-def _load_hf_config(folder: Path, config: ModelConfig) -> PretrainedConfig:
+def read_hf_config(folder: Path, config: ModelConfig) -> PretrainedConfig:
+    """The architecture's own configuration.
+
+    Raises:
+        ModelError: It cannot be read, or wants code that may not run.
+    """
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=config.trust_remote_code, local_files_only=True)
     except (OSError, ValueError, KeyError, ImportError) as error:
