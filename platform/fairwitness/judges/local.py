@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from transformers import PreTrainedTokenizerBase
 
@@ -17,6 +17,7 @@ from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.generation import Generation, generate_greedy
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
+from fairwitness.lm.memory_errors import free_memory, within_memory
 from fairwitness.lm.model import LanguageModel, load
 from fairwitness.lm.tokens import decode, encode, render_chat
 
@@ -51,15 +52,28 @@ class ReplyEngine:
         self.lm = lm
 
     def run(self, item: ReplyItem) -> list[ChatReply]:
-        """A reply per prompt; one that does not fit into the context has an error."""
+        """A reply per prompt; one that does not fit into the context has an error.
+
+        Where memory runs out, prompts go in batches of half the size.
+
+        Raises:
+            ModelError: Not even one prompt fits into memory.
+        """
         ids = [prompt_ids(self.lm.tokenizer, prompt) for prompt in item.prompts]
-        generated = generate_greedy(self.lm, ids, item.max_tokens, batch_size=len(ids), stop_at_blank_line=False)
+        size = len(ids)
+        while (generated := within_memory(partial(self._generate, ids, item.max_tokens, size))) is None:
+            if size == 1:
+                raise ModelError("out of memory with one prompt; lower the judge's max_tokens or take a smaller model")
+            size = (size + 1) // 2
         return [self._reply(g, len(prompt)) for g, prompt in zip(generated, ids, strict=True)]
 
     def close(self) -> None:
         """Frees the model."""
         del self.lm
-        gc.collect()
+        free_memory()
+
+    def _generate(self, ids: Sequence[Sequence[int]], max_tokens: int, size: int) -> list[Generation]:
+        return generate_greedy(self.lm, ids, max_tokens, batch_size=size, stop_at_blank_line=False)
 
     def _reply(self, generation: Generation, num_prompt_tokens: int) -> ChatReply:
         if generation.error is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,13 @@ from fairwitness.errors import ModelError
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import Pool
+from fairwitness.judges import local
 from fairwitness.judges.config import LocalModelConfig
 from fairwitness.judges.factory import make_chat_model
 from fairwitness.judges.local import LocalModel, prompt_ids
 from fairwitness.judges.protocol import ChatPrompt, ChatReply
 from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.generation import Generation, generate_greedy
 from fairwitness.lm.tokens import decode
 from tests.helpers.tiny_models import save_tiny
 from tests.helpers.tiny_tokenizers import byte_level_tokenizer
@@ -50,6 +53,25 @@ def test_replies_do_not_depend_on_batches(model: ModelConfig, pool: Pool) -> Non
     assert all(reply.is_cut for reply in found)
     assert one.key == several.key
     assert pool.num_builds == 1
+
+
+def test_where_memory_runs_out_batches_are_halved(
+    model: ModelConfig, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = LocalModel(LocalModelConfig(model=model, batch_size=5), pool)
+    expected, sizes, most = ask(judge, PROMPTS), [], 2
+
+    def little_memory(*args: Any, batch_size: int, **settings: Any) -> list[Generation]:
+        sizes.append(batch_size)
+        if batch_size > most:
+            raise MemoryError
+        return generate_greedy(*args, batch_size=batch_size, **settings)
+
+    monkeypatch.setattr(local, "generate_greedy", little_memory)
+    assert ask(judge, PROMPTS) == expected
+    assert sizes == [5, 3, 2]
+    most = 0
+    assert all("out of memory with one prompt" in str(reply.error) for reply in ask(judge, PROMPTS))
 
 
 def test_a_prompt_beyond_the_context_is_an_error_and_the_others_go_on(model: ModelConfig, pool: Pool) -> None:
