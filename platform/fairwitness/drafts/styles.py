@@ -9,6 +9,7 @@ Source: Measuring the Faithfulness of Thinking Drafts in Large Reasoning Models,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from fairwitness.text import prompts
 from fairwitness.text.think_tags import Tags
 
 TAG, CUE = "tag", "cue"
+_OPENING_TAG = re.compile(r"(<[^<>/\s]*(?:think|thought|reason)[^<>/\s]*>)\s*$", re.IGNORECASE)
 THINK_INSTRUCTION = "Think about the question, then give the letter of the one best choice."
 IMMEDIATE_CUE = "The answer is: ("
 
@@ -42,10 +44,13 @@ class DraftStyle:
         """Refuses a chat style that the tokenizer cannot give.
 
         Raises:
-            ModelError: Chat is asked for, and the tokenizer has no chat template.
+            ModelError: Chat is asked for, and the tokenizer has no chat template, or one that cannot be used or that
+                opens the draft with another tag.
         """
         if self.is_chat and not self.tokenizer.chat_template:
             raise ModelError("the tokenizer has no chat template; set prompt_style: plain, or give a chat model")
+        if self.is_chat:
+            self._check_opening(self._rendered(""))
 
     @property
     def stops(self) -> Mapping[str, tuple[str, ...]]:
@@ -90,9 +95,21 @@ class DraftStyle:
     def _follow_up(self) -> str:
         return f"{prompts.TURN_BREAK}{prompts.HUMAN}{prompts.FOLLOW_UP}{prompts.TURN_BREAK}{prompts.ASSISTANT.rstrip()}"
 
-    def _chat(self, question: str) -> str:
+    def _rendered(self, question: str) -> str:
         turns = [{"role": "user", "content": f"{question}{prompts.TURN_BREAK}{THINK_INSTRUCTION}"}]
-        text = render_chat(self.tokenizer, turns, thinking=self.tags is not None)
+        return render_chat(self.tokenizer, turns, thinking=self.tags is not None)
+
+    def _check_opening(self, text: str) -> None:
+        found = _OPENING_TAG.search(text)
+        if found and not (self.tags and text.rstrip().endswith(self.tags.open)):
+            ours = f"tags.open is {self.tags.open!r}" if self.tags else "tags is null"
+            raise ModelError(
+                f"the chat template opens the draft with {found[1]!r}, but {ours}; set tags.open and tags.close to the "
+                "model's own"
+            )
+
+    def _chat(self, question: str) -> str:
+        text = self._rendered(question)
         if self.tags is None:
             return text + prompts.COT_CUE
         # Templates that write the tag themselves end with it; a template for models that think at will does not.

@@ -48,6 +48,18 @@ def test_chat_without_a_template_is_refused() -> None:
         style(None, TAGS)
 
 
+@pytest.mark.parametrize("tags", [None, Tags("<seed:think>", "</seed:think>")])
+def test_a_template_that_opens_the_draft_with_another_tag(tags: Tags | None) -> None:
+    with pytest.raises(ModelError, match=r"the chat template opens the draft with '<think>', but tags.*set tags\.open"):
+        style(PREFILLS, tags)
+    assert style(PREFILLS.replace("<think>", "<|assistant|>"), tags).is_chat
+
+
+def test_a_template_that_switches_thinking_off() -> None:
+    one = style(PREFILLS.replace("<think>\\n", "<think>\\n\\n</think>\\n\\n"), None)
+    assert decode(one.tokenizer, one.draft_prompt(PROBLEM)).endswith("</think>\n\nLet's think step by step:")
+
+
 def test_closings() -> None:
     tagged, plain = style(PREFILLS, TAGS), style(None, None, is_chat=False)
     assert decode(tagged.tokenizer, tagged.closing(immediate=False)) == "\n</think>\n\n"
