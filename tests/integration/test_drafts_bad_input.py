@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from fairwitness.launch.drafts import draft_faithfulness
+from fairwitness.report.drafts.data import load_draft_run
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.drafts import DRAFT, draft_settings, run_plain, write_drafts
 from tests.helpers.sweeps import problem, rows_of, write_problems
@@ -81,6 +82,20 @@ def test_bad_lines_are_named_and_the_rest_is_measured(
     assert drafts["p1"]["reason"].endswith(f"{path}:5 (record 5): field 'draft': must be text, not list")
     assert drafts["p5"]["reason"] == "the file has no usable draft for this problem"
     assert (result.counts["refused"], result.exit_code) == (len(expected), 0)
+
+
+def test_a_line_that_was_mended_is_no_longer_named(
+    plain: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = {"problem_id": "p0", "draft": DRAFT}
+    write_drafts(tmp_path / "drafts.jsonl", [good, {"problem_id": "p1"}])
+    first = run_plain(plain)
+    assert load_draft_run(first.run).problems["status"].eq("refused").sum() == 1
+    write_drafts(tmp_path / "drafts.jsonl", [good, {"problem_id": "p1", "draft": DRAFT}])
+    second = run_plain(plain)
+    assert "changed since the last time: data set new or changed: other@" in caplog.text
+    assert load_draft_run(second.run).problems["status"].eq("refused").sum() == 0
+    assert (first.counts["refused"], second.counts["refused"]) == (1, 0)
 
 
 @pytest.mark.parametrize(

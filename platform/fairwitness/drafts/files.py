@@ -29,11 +29,19 @@ class GivenDraft:
 
 @dataclass(frozen=True)
 class DraftFile:
-    """The usable drafts of a file by problem id, the lines that were refused, and those among them by problem id."""
+    """A file of drafts.
+
+    Attributes:
+        drafts: The usable ones, by problem id.
+        refused: The lines that were refused.
+        faults: Those among them that name a problem, by its id.
+        content_hash: Hash of the file.
+    """
 
     drafts: Mapping[str, GivenDraft]
     refused: tuple[Refused, ...]
     faults: Mapping[str, Refused]
+    content_hash: str
 
 
 def read_drafts(
@@ -75,7 +83,7 @@ def read_drafts(
     if not drafts:
         raise DataError(f"draft_files, {config.name}: {config.path}: {_why_none(config, len(found.records), refused)}")
     _announce(config, refused)
-    return DraftFile(drafts, tuple(refused), faults)
+    return DraftFile(drafts, tuple(refused), faults, found.content_hash)
 
 
 def _fault(

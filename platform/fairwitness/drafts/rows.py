@@ -62,7 +62,8 @@ def draft_row(study: DraftStudy, record: DraftRecord) -> Row:
 
 def refused_line_rows(study: DraftStudy) -> list[Row]:
     """Rows of `problems` for the lines of a file of drafts that cannot be used."""
-    return [refused_row(study.data, one) for one in study.refused]
+    given = study.given
+    return [refused_row(study.source, given.content_hash, one) for one in given.refused] if given else []
 
 
 def draft_step_rows(study: DraftStudy, record: DraftRecord) -> list[Row]:

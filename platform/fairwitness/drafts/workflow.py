@@ -48,6 +48,8 @@ def run_drafts(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader]
         count = partial(_counts, store, studies)
         keys = [key for study in studies for key in cell_keys(config, study.scope_key)]
         job = JobRun(JOB, config, run, store, config.tracking, count=count, studies=studies, cell_keys=keys)
+        files = [f"{s.source}@{s.given.content_hash}" for s in studies if s.given]
+        job.row["data_sets"] = list(dict.fromkeys([*job.row["data_sets"], *files]))
         with job.started(), make_pool(config.pool) as pool:
             _measure(config, job, studies, pool)
             job.num_models_loaded = pool.num_builds

@@ -74,7 +74,7 @@ def _prepared(config: DataConfig, seed: int, loaders: Mapping[str, Loader], *, h
 def problem_rows(data: DataSet) -> list[Row]:
     """Rows of `problems`: the measured ones, then the refused records."""
     return [_problem_row(data, p) for p in data.selection.measured] + [
-        refused_row(data, r) for r in data.loaded.refused
+        refused_row(data.loaded.name, data.loaded.data_revision, r) for r in data.loaded.refused
     ]
 
 
@@ -95,13 +95,19 @@ def _problem_row(data: DataSet, problem: Problem) -> Row:
     }
 
 
-def refused_row(data: DataSet, refused: Refused) -> Row:
-    """Row of `problems` for a line that cannot be used: a record of the data set, or a line about its problems."""
+def refused_row(name: str, revision: str, refused: Refused) -> Row:
+    """Row of `problems` for a record that cannot be used.
+
+    Args:
+        name: Data set, or what else was read.
+        revision: Hash of its content.
+        refused: The refusal.
+    """
     where = f"{refused.source}:{refused.line}"
     return {
-        "key": key_of(data_set=data.loaded.name, revision=data.loaded.data_revision, source=where, field=refused.field),
-        "data_set": data.loaded.name,
-        "data_revision": data.loaded.data_revision,
+        "key": key_of(data_set=name, revision=revision, source=where, field=refused.field),
+        "data_set": name,
+        "data_revision": revision,
         "source": where,
         "status": "refused",
         "reason": str(refused),
