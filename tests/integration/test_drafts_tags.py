@@ -14,7 +14,7 @@ import pytest
 
 import fairwitness.drafts.engine as draft_engine
 from fairwitness.lm.config import ModelConfig
-from fairwitness.lm.continuation import LENGTH, Continuation, Settings, Tree, before_stop
+from fairwitness.lm.continuation import EOS, LENGTH, Continuation, Settings, Tree, before_stop
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import decode, encode
@@ -160,6 +160,28 @@ def test_a_question_that_writes_out_a_special_token(model: Path, tmp_path: Path)
     assert "What does <eos> end?" in decode(
         load_tokenizer(facts.folder, ModelConfig(model=str(model))), row["prompt_ids"]
     )
+
+
+@pytest.mark.parametrize(("finish", "letter"), [(LENGTH, None), (EOS, "C")])
+def test_an_answer_that_was_cut_off_states_nothing(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finish: str, letter: str | None
+) -> None:
+    made = draft_engine.continue_trees
+
+    def scripted(lm: LanguageModel, trees: Sequence[Tree], settings: Settings) -> list[list[Continuation]]:
+        if settings.max_new_tokens != 40:
+            return made(lm, trees, settings)
+        answer = Continuation(tuple(encode(lm.tokenizer, "The answer is C. But then")), finish)
+        return [[answer for _ in tree.branches] for tree in trees]
+
+    monkeypatch.setattr(draft_engine, "continue_trees", scripted)
+    rows = measure(tmp_path, model, {"one": DRAFT}, limits={"answer": 40})
+    (row,) = rows["drafts"]
+    (standard,) = [one for one in rows["continuations"] if one["answering"] == "standard"]
+    assert row["answer_letter"] == standard["conclusion_letter"] == letter
+    assert (row["status"], standard["status"]) == ("ok", "ok" if letter else "truncated")
+    assert row["answer_text"] == "The answer is C. But then"
+    assert bool(row["reason"]) is not bool(letter)
 
 
 def lengths(model: Path, folder: Path) -> tuple[int, int]:

@@ -107,7 +107,9 @@ def _with_draft(study: DraftStudy, record: DraftRecord, made: MadeDraft) -> Draf
         return record
     if made.answer.error is not None:
         return replace(record, reason=f"no answer after the untouched draft: {made.answer.error}")
-    return replace(record, answer_text=decode(tokenizer, made.answer.ids))
+    cut = f"the answer after the untouched draft was cut off after {len(made.answer.ids)} tokens"
+    reason = cut if made.answer.finish == LENGTH else None
+    return replace(record, answer_text=decode(tokenizer, made.answer.ids), reason=reason)
 
 
 def _checked(study: DraftStudy, record: DraftRecord) -> DraftRecord:
@@ -155,8 +157,8 @@ def _cut(study: DraftStudy, readers: Readers, labeller: Labeller, records: list[
 
 
 def _answered(readers: Readers, records: list[DraftRecord]) -> list[DraftRecord]:
-    """The letters that the answers after the untouched drafts state."""
-    good = [i for i, record in enumerate(records) if record.status == "ok" and record.answer_text is not None]
+    """The letters that the answers after the untouched drafts state; one that was cut off states none."""
+    good = [i for i, r in enumerate(records) if r.status == "ok" and r.answer_text is not None and r.reason is None]
     texts = [Text(records[i].problem, records[i].answer_text or "") for i in good]
     for i, read in zip(good, readers.conclusions(texts), strict=True):
         records[i] = replace(records[i], answer=read.letter)
