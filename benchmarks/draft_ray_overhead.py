@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--drafts-per-item", type=int, default=DraftEngineConfig().drafts_per_item)
     parser.add_argument("--new-tokens", type=int, default=48)
     parser.add_argument("--model", choices=sorted(SHAPES), default="organism", help="shape of the random model")
-    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--turns", type=int, default=13, help="parts that the items are cut into")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--trial", action="store_true", help="do not write the results file")
     args = parser.parse_args()
