@@ -20,9 +20,11 @@ from fairwitness.lm.inspect import read_hf_config
 
 NUM_SAMPLE = 4
 """Drafts, or prompts of drafts, that are measured."""
-NUM_NEW_TOKENS = 16
+NUM_NEW_TOKENS = 8
 """Tokens that each row generates in the longer of two measurements."""
-MADE_UP_TOKENS = 1024
+MOST_DRAFTS, MOST_ROWS = 2, 8
+"""Rows of a measurement; more at once cost less each, so that what is scaled up stays an upper bound."""
+MADE_UP_TOKENS = 256
 """Tokens of a draft that stands for one that the model is still to write, unless its limit is lower."""
 
 
@@ -57,7 +59,7 @@ class _Rates(NamedTuple):
 
 
 def measure_cost(study: DraftStudy, expected: Expected, pool: Pool) -> Cost:
-    """Generates a few tokens after some of the study's prompts or drafts, in a batch like the run's, and scales up.
+    """Generates a few tokens after some of the study's prompts or drafts, in small batches, and scales up.
 
     Raises:
         ModelError: The model cannot be used.
@@ -65,12 +67,11 @@ def measure_cost(study: DraftStudy, expected: Expected, pool: Pool) -> Cost:
     sample = _samples(study, expected)
     longest = max(len(one.ids) + one.num_added for one in sample) + _longest_text(study)
     num_rows = max(1, study.config.engine.max_cache_tokens // longest)
-    num_drafts = min(num_rows, study.config.engine.drafts_per_item, len(expected.drafts))
-    num_together = min(num_rows, max(1, max(one.num_rows for one in sample)))
+    num_drafts = min(num_rows, MOST_DRAFTS, study.config.engine.drafts_per_item, len(expected.drafts))
+    num_together = min(num_rows, MOST_ROWS, max(1, max(one.num_rows for one in sample)))
     _run(study, pool, _trees(study, sample, 1, 1), 1)  # loads the model
     alone = _rates(study, pool, _trees(study, sample, num_drafts, 1))
-    num_trees = max(1, min(num_rows // num_together, num_drafts))
-    together = _rates(study, pool, _trees(study, sample, num_trees, num_together))
+    together = _rates(study, pool, _trees(study, sample, 1, num_together))
     seconds = _seconds_alone(study, expected, alone)
     seconds += expected.num_intra * _text_s(together, study.config.limits.continuation)
     workers = study.config.pool.most_workers
