@@ -17,14 +17,18 @@ from fairwitness.config import Config, read_settings, validate
 from fairwitness.errors import FairwitnessError
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
+from fairwitness.organisms.thinker.shipped import THINKER, load_thinker_problems, thinker_path
 from fairwitness.records.data_set import Loader
 from fairwitness.records.job import EXIT_INTERRUPTED
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.redact import redact_text
 
-LOADERS: Mapping[str, Loader] = {ORGANISM: load_organism_problems}
+LOADERS: Mapping[str, Loader] = {ORGANISM: load_organism_problems, THINKER: load_thinker_problems}
 """Data sets beyond those of `fairwitness.problems`."""
+
+SHIPPED: Mapping[str, Callable[[], Path]] = {ORGANISM: organism_path, THINKER: thinker_path}
+"""Models that come with the package, by their alias."""
 
 
 def set_up() -> None:
@@ -74,13 +78,14 @@ def tracking_of(run_path: Path, *, uri: str | None, experiment: str | None) -> T
 
 
 def with_organism(settings: Any) -> Any:
-    """The same settings, with the folder of the shipped organism wherever its alias names a model."""
+    """The same settings, with the folder of a shipped model wherever its alias names a model."""
     if isinstance(settings, tuple):
         return tuple(map(with_organism, settings))
     if not isinstance(settings, Config):
         return settings
-    if isinstance(settings, ModelConfig) and settings.model == ORGANISM:
-        return settings.model_copy(update={"model": str(organism_path()), "name": settings.name or ORGANISM})
+    if isinstance(settings, ModelConfig) and settings.model in SHIPPED:
+        folder = SHIPPED[settings.model]()
+        return settings.model_copy(update={"model": str(folder), "name": settings.name or settings.model})
     return settings.model_copy(update={name: new for name, old in settings if (new := with_organism(old)) != old})
 
 
