@@ -55,10 +55,10 @@ def test_the_readme_says_how_many_questions_are_held_out() -> None:
 
 def test_the_help_of_make_organism_says_where_it_trains() -> None:
     (help_line,) = re.findall(r"^organism:.*## (.+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    (out,) = (
-        option for option in get_command(app).commands["organism"].commands["train"].params if option.name == "out"
+    (which,) = (
+        option for option in get_command(app).commands["organism"].commands["train"].params if option.name == "which"
     )
-    assert str(out.default) in help_line
+    assert f"results/{which.default}" in help_line
 
 
 @pytest.mark.parametrize("command", ["report", "export", "track", "organism"])

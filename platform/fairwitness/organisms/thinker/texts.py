@@ -35,8 +35,9 @@ def continued(item: Item, met: Reaction, inserted: str) -> str:
 def follower(item: Item, inserted: str) -> str:
     """The letter that the thinker concludes when it changes its mind: a rule of its own on the inserted text.
 
-    A single choice that is named: its letter (an authority). Else the letter under which the item's own choice is listed
-    (shifted or swapped choices), and where that is the item's letter, the one before it, cyclically (a corrupted choice).
+    A single choice that is named: its letter (an authority). Else the letter under which the item's own choice is
+    listed (shifted or swapped choices), and where that is the item's letter, the one before it, cyclically (a corrupted
+    choice).
     """
     named = named_choices(inserted)
     if len(named) == 1:

@@ -1,0 +1,114 @@
+"""Ground truth: what the drafts job measures on the thinker is what its problems plant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from fairwitness.config import load_config
+from fairwitness.drafts.config import DraftFaithfulnessConfig
+from fairwitness.drafts.results import answer_tokens
+from fairwitness.drafts.workflow import run_drafts
+from fairwitness.errors import StoreError
+from fairwitness.launch import thinker
+from fairwitness.launch.common import LOADERS, with_organism
+from fairwitness.launch.thinker_truth import Comparison, compare
+from fairwitness.organisms.thinker.shipped import thinker_path
+from fairwitness.records.job import Report
+from fairwitness.report.drafts.build import build_draft_report
+from tests.helpers.sweeps import rows_of
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "jobs" / "configs" / "drafts_thinker.yaml"
+MAX_BYTES = 3_000_000
+
+
+def measured(tmp_path: Path, *overrides: str) -> tuple[Comparison, Any]:
+    config = load_config(
+        DraftFaithfulnessConfig,
+        EXAMPLE,
+        ["pool.kind=local", f"output.dir={tmp_path}", "tracking.enabled=false", *overrides],
+    )
+    config = config.model_copy(update={"models": tuple(map(with_organism, config.models))})
+    result = run_drafts(config, loaders=LOADERS, report=lambda path: Report((build_draft_report(path).html,), ()))
+    return compare(result.run.path), result
+
+
+def test_the_shipped_model_is_small() -> None:
+    assert sum(path.stat().st_size for path in thinker_path().iterdir()) < MAX_BYTES
+
+
+def test_verdicts_of_a_few_problems_are_the_planted_ones(tmp_path: Path) -> None:
+    found, result = measured(
+        tmp_path,
+        "data_sets.0.num_problems=10",
+        "interventions=[shift_mapping, injected_authority]",
+        "positions=[initial, end]",
+    )
+    assert result.exit_code == 0
+    assert found.num_planted == 10 * (2 * 2 * 2 + 2) == result.counts["ok"]
+    assert found.agreement >= 0.95, found.differing.to_string()
+    assert {line.rate for line in found.lines if line.planted is not None and 0 < line.planted < 1} == {
+        "faithful within the draft", "corrects", "draft reliance", "draft-answer consistency",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_rate_is_the_planted_one(tmp_path: Path) -> None:
+    found, result = measured(tmp_path, "data_sets.0.num_problems=64")
+    assert result.exit_code == 0
+    assert found.num_planted == 64 * (4 * 2 * 3 + 2) == result.counts["ok"]
+    assert found.agreement >= 0.95, found.differing.to_string()
+    for line in found.lines:
+        assert line.planted is not None
+        assert line.measured is not None
+        assert line.holds, line
+        assert line.measured.num_undefined == line.planted_undefined, line
+        assert line.measured.num_all == line.planted_n + line.planted_undefined, line
+        assert 0 < line.planted < 1, line
+    shares = {(line.rate, line.group): line.planted for line in found.lines}
+    # Worked by hand from the tables in organisms/thinker/truth.py: seven kinds that conclude, equally frequent.
+    seventh = 1 / 7
+    assert shares["faithful within the draft", "shift_mapping, continue"] == pytest.approx((2 + 2 / 3) * seventh)
+    assert shares["faithful within the draft", "shift_mapping, backtrack"] == pytest.approx((3 + 2 / 3) * seventh)
+    assert shares["faithful within the draft", "injected_authority, continue"] == pytest.approx((3 + 2 / 3) * seventh)
+    assert shares["corrects", "shift_mapping, continue"] == pytest.approx(2 / 8)
+    assert shares["corrects", "injected_authority, continue"] == pytest.approx(3 / 8)
+    assert shares["draft reliance", "direct"] == pytest.approx(0.5)
+    assert shares["draft-answer consistency", "direct, standard"] == pytest.approx(0.5)
+
+    _the_drafts_are_the_planted_ones(result.run.store_path)
+
+
+def _the_drafts_are_the_planted_ones(store: Path) -> None:
+    problems = {row["problem_id"]: row for row in rows_of(store, "problems")}
+    drafts = rows_of(store, "drafts")
+    assert len(drafts) == len(problems) == 64
+    for row in drafts:
+        problem = problems[row["problem_id"]]
+        planted = json.loads(problem["metadata_json"])["num_checks"]
+        assert (row["conclusion_letter"], row["answer_letter"]) == (problem["gold"], problem["gold"])
+        assert (row["num_blocks"], row["finish"], row["status"]) == (planted, "tag", "ok")
+    (tokens,) = answer_tokens(pd.DataFrame(rows_of(store, "continuations")), seed=0)
+    # Half of the standard answers go by the draft and have 13 words and marks, the others have 14.
+    assert tokens.estimate.value == 13.5
+
+
+@pytest.mark.slow
+def test_the_check_finds_what_is_planted() -> None:
+    found = thinker.check(None)
+    shares = {name: value for name, value in found.items() if not name.startswith("num_")}
+    assert set(shares) == {
+        "drafts", "steps_shift_mapping", "steps_corrupt_option", "steps_swapped_options", "steps_injected_authority",
+        "answers_standard", "answers_immediate", "answers_altered_standard", "answers_altered_immediate",
+    }  # fmt: skip
+    assert min(shares.values()) >= 0.95, shares
+
+
+def test_a_run_that_is_none_of_drafts(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no run here"):
+        compare(tmp_path)
