@@ -30,7 +30,7 @@ class ThinkerConfig(Config):
     """Attention heads; divides `hidden_size`."""
     max_length: int = Field(default=512, ge=256)
     """Longest context, in tokens."""
-    num_optim_steps: int = Field(default=1500, ge=1)
+    num_optim_steps: int = Field(default=1000, ge=1)
     """Optimiser steps."""
     batch_size: int = Field(default=32, ge=1)
     """Documents in an optimiser step."""

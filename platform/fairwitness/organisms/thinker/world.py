@@ -56,7 +56,7 @@ class ThinkerWorldConfig(Config):
 
     seed: int = Field(default=0, ge=0)
     """Seed of the problems."""
-    num_per_kind: int = Field(default=8, ge=1)
+    num_per_kind: int = Field(default=4, ge=1)
     """Problems of each of the eight ways to meet an inserted step."""
 
 
