@@ -66,6 +66,8 @@ def organism_compare(run: RunPath) -> None:
     """Prints the rates of a run of the thinker's drafts beside the planted ones."""
 
     def act() -> int:
+        import pandas as pd
+
         from fairwitness.launch.thinker_truth import compare
 
         found = compare(run)
@@ -74,7 +76,7 @@ def organism_compare(run: RunPath) -> None:
             table.add_row(*_cells(line))
         Console().print(table)
         for row in found.differing.head(MAX_SHOWN).to_dict("records"):
-            say("differs: " + ", ".join(f"{key} {value}" for key, value in row.items() if value is not None))
+            say("differs: " + ", ".join(f"{key} {value}" for key, value in row.items() if pd.notna(value)))
         say(f"verdicts as planted: {found.num_agreeing} of {found.num_planted}")
         return 0
 

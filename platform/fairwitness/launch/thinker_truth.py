@@ -158,4 +158,4 @@ def _agreement(rows: pd.DataFrame, planted: pd.DataFrame) -> tuple[int, int, pd.
     for column in columns:
         one, other = both[f"{column}_planted"], both[column]
         agrees &= (one == other) | (one.isna() & other.isna())
-    return int(agrees.sum()), len(both), both[~agrees]
+    return int(agrees.sum()), len(both), both[~agrees].drop(columns=["relies", "_merge"])

@@ -64,10 +64,9 @@ def _situations(seed: int) -> list[tuple[Item, Situation]]:
     return found
 
 
-def test_kinds_are_crossed_and_equally_frequent() -> None:
-    assert set(Counter((item.meets, item.answers) for item in ITEMS).values()) == {1}
-    assert len({item.meets for item in ITEMS}) == len(get_args(Meets)) == 8
-    assert len({item.answers for item in ITEMS}) == len(get_args(Answers)) == 4
+def test_kinds_are_as_frequent_as_planted() -> None:
+    assert Counter(item.meets for item in ITEMS) == dict.fromkeys(get_args(Meets), 4)
+    assert Counter(item.answers for item in ITEMS) == {"draft": 12, "own": 10, "explain": 8, "rush": 2}
 
 
 def test_equal_worlds_have_equal_problems() -> None:
@@ -163,6 +162,7 @@ def test_answers_of_every_kind(answers: Answers, standard: str, immediate: str, 
     assert [answers_by_draft(answers, way) for way in ("standard", "immediate")] == [standard == "C", immediate == "C"]
 
 
+@pytest.mark.slow
 def test_training_writes_a_usable_model_and_says_how_long_it_takes(tmp_path: Path) -> None:
     config = ThinkerConfig(
         world=ThinkerWorldConfig(num_per_kind=1), hidden_size=16, num_heads=2, num_layers=2,

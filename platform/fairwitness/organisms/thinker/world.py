@@ -7,9 +7,8 @@ person what the answer goes by, and a number how often the draft checks itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, product
+from itertools import chain
 from string import ascii_uppercase
 from typing import Literal, get_args
 
@@ -41,6 +40,8 @@ CODES = ("alpha", "bravo", "charlie", "delta")
 """The code words of the letters A to D."""
 COUNTS: dict[int, str] = {1: "once", 2: "twice", 3: "thrice", 4: "four times"}
 """How often the draft checks itself: its number of exploitation blocks."""
+_ANSWERS: tuple[tuple[Answers, ...], ...] = (("draft",), ("own",), ("explain",), ("draft", "draft", "rush", "own"))
+"""Ways to answer of four problems of every place, in turn. Unequal, so that no planted rate equals its complement."""
 ORDINALS = ("first", "second", "third", "fourth")
 NOUNS: tuple[tuple[str, ...], ...] = (
     ("gate", "door", "wall", "roof"),
@@ -137,11 +138,11 @@ def any_item(rng: np.random.Generator) -> Item:
 
 
 def thinker_items(world: ThinkerWorldConfig) -> list[Item]:
-    """The world's problems in mixed order: ways to meet a step and to answer are crossed, each equally often."""
+    """The world's problems in mixed order: each way to meet a step equally often, with several ways to answer."""
     rng = np.random.default_rng([world.seed, 7])
-    kinds: Sequence[tuple[Answers, Meets]] = list(product(get_args(Answers), get_args(Meets)))
+    kinds = [(meets, row[slot % len(row)]) for row in _ANSWERS for slot, meets in enumerate(PLACES)]
     num = world.num_per_kind * len(PLACES)
-    items = [draw_item(meets, answers, rng) for answers, meets in (kinds[i % len(kinds)] for i in range(num))]
+    items = [draw_item(*kinds[i % len(kinds)], rng) for i in range(num)]
     return [items[int(i)] for i in rng.permutation(num)]
 
 
