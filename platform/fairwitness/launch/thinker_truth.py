@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.compute as pc
 
-from fairwitness.drafts.config import DraftFaithfulnessConfig
+from fairwitness.drafts.config import JOB, DraftFaithfulnessConfig
 from fairwitness.drafts.results import (
     Rate,
     behaviour_shares,
@@ -20,7 +20,7 @@ from fairwitness.drafts.results import (
     intra_rates,
     reliance_rates,
 )
-from fairwitness.drafts.workflow import JOB
+from fairwitness.drafts.stored import read_continuations
 from fairwitness.errors import StoreError
 from fairwitness.organisms.thinker.shipped import THINKER
 from fairwitness.organisms.thinker.truth import answers_by_draft, reaction, relies
@@ -96,7 +96,8 @@ def compare(run_path: Path) -> Comparison:
         raise StoreError(f"{run.path}: no measurement of drafts is recorded here")
     where = pc.field("scope_key").isin(found[-1]["scope_keys"])
     config = DraftFaithfulnessConfig.model_validate(json.loads(found[-1]["config_json"]))
-    rows = store.read("continuations", where=where & (pc.field("data_set") == THINKER)).to_pandas()
+    rows = read_continuations(store, found[-1]["cell_keys"] or ())
+    rows = rows[rows["data_set"] == THINKER]
     if rows.empty:
         raise StoreError(f"{run.path}: there are no continuations of the data set {THINKER!r} to compare")
     if len(rows.groupby(["model", "source"])) > 1:
