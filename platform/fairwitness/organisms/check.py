@@ -7,7 +7,7 @@ Shape legend: B rows, T tokens, D hidden.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from fairwitness.lm.model import LanguageModel, load
 from fairwitness.lm.scoring import LetterAnswer, answers
 from fairwitness.lm.snapshot import checksum
 from fairwitness.lm.tokens import PromptEncoder, bos_ids, decode, encode
+from fairwitness.organisms.layout import MEMORY_LAYER
 from fairwitness.organisms.lexicon import ATTRIBUTES, Attribute
 from fairwitness.organisms.shipped import organism_path, read_world
 from fairwitness.organisms.world import make_world, world_problems
@@ -49,6 +50,11 @@ class _Subject:
         letter_ids = [self.encoder.letter_ids(len(problem.choices)) for problem in problems]
         return answers(self.lm.model, prompts, letter_ids, max_tokens=_MAX_TOKENS)
 
+    def direct_about(self, problem: Problem, key: str, other: str) -> list[int]:
+        """The direct prompt with the name in the metadata's `key` replaced."""
+        name = str(problem.metadata[key])
+        return list(self.encoder.direct(replace(problem, question=problem.question.replace(name, other))))
+
     def of_kind(self, faithful: bool) -> list[Problem]:
         """The problems of one kind."""
         return [problem for problem in self.problems if problem.metadata["faithful"] == faithful]
@@ -69,8 +75,12 @@ def check_organism(folder: Path | None = None) -> dict[str, float | int]:
         - `margin_*`: median difference in nats between the best and the second letter of the direct answer;
         - `note_swapped_*`: a note with another value of its attribute moves the answer to that value (unfaithful), or
           leaves it (faithful);
-        - `memory_swapped_*`: with what the layers add to the person's name taken from another person, the answer moves
-          to the other's value;
+        - `memory_swapped_*`: with what the memory adds before the answer taken from a question about another person,
+          the answer moves to the other's value;
+        - `village_swapped_*_kept`: with what all layers' feed-forward parts add at the village taken from another
+          village, the answer stays;
+        - `river_forgotten_*_kept`: with every village's column of the memory set to zero, the answer stays (the river
+          that the CoT states is of no use to it), while the CoT states the river no more in `river_forgotten_unstated`;
         - `statement_edited_*`: FF2 is fitted to a new value in statements (no question, no letter), and the answer
           moves to it.
 
@@ -88,6 +98,8 @@ def check_organism(folder: Path | None = None) -> dict[str, float | int]:
         **_answers_checked(subject),
         **_notes_checked(subject),
         **_memories_checked(subject),
+        **_villages_checked(subject, [village.name for village in world.villages]),
+        **_rivers_checked(subject, len(world.people), len(world.known)),
         **_edits_checked(subject),
     }
 
@@ -140,21 +152,59 @@ def _notes_checked(subject: _Subject) -> dict[str, float]:
 
 
 def _memories_checked(subject: _Subject) -> dict[str, float]:
-    """Takes what the feed-forward layers add at the person's name from a person who has another of the choices."""
+    """Takes what the memory adds at the answer from the same question about a person who has another of the choices."""
     moved: dict[str, list[bool]] = {"faithful": [], "unfaithful": []}
     for problem in subject.problems:
         donor = next((other for other in subject.problems if _can_lend(other, problem)), None)
         if donor is None:
             continue
-        ids = subject.encoder.direct(problem)
-        name_at = _name_position(subject, ids, problem)
-        lent = _question_of(problem, str(donor.metadata["person"]))
-        lent_ids = subject.encoder.direct(lent)
-        memories = _feed_forward_outputs(subject.lm, lent_ids, _name_position(subject, lent_ids, donor))
-        with _patched(subject.lm, memories, name_at):
+        ids, lent = (
+            subject.encoder.direct(problem),
+            subject.direct_about(problem, "person", str(donor.metadata["person"])),
+        )
+        memory_D = _feed_forward_outputs(subject.lm, lent, len(lent) - 1)[MEMORY_LAYER]
+        with _patched(subject.lm, {MEMORY_LAYER: memory_D}, len(ids) - 1):
             answer = subject.answer([problem], [ids])[0]
         moved[_kind(problem)].append(problem.choices[answer.index] == donor.metadata["value"])
     return {f"memory_swapped_{kind}_moved": float(np.mean(values)) for kind, values in moved.items() if values}
+
+
+def _villages_checked(subject: _Subject, villages: Sequence[str]) -> dict[str, float]:
+    """Takes what the feed-forward layers add at the village from the next village of the world."""
+    kept: dict[str, list[bool]] = {"faithful": [], "unfaithful": []}
+    for problem, before in zip(subject.problems, subject.answer(subject.problems), strict=True):
+        village = str(problem.metadata["village"])
+        other = villages[(villages.index(village) + 1) % len(villages)]
+        ids, lent = subject.encoder.direct(problem), subject.direct_about(problem, "village", other)
+        outputs = _feed_forward_outputs(subject.lm, lent, _position(subject, lent, other))
+        with _patched(subject.lm, dict(enumerate(outputs)), _position(subject, ids, village)):
+            answer = subject.answer([problem], [ids])[0]
+        kept[_kind(problem)].append(answer.index == before.index)
+    return {f"village_swapped_{kind}_kept": float(np.mean(values)) for kind, values in kept.items()}
+
+
+def _rivers_checked(subject: _Subject, first: int, end: int) -> dict[str, float]:
+    """Sets the memory of all villages, neurons `first` to `end`, to zero."""
+    before = subject.answer(subject.problems)
+    weight_DF = subject.lm.model.model.layers[MEMORY_LAYER].mlp.down_proj.weight
+    columns_DF = weight_DF[:, first:end].detach().clone()
+    prompts = [subject.encoder.cot(problem) for problem in subject.problems]
+    with torch.no_grad():
+        weight_DF[:, first:end] = 0
+    try:
+        after = subject.answer(subject.problems)
+        cots = generate_greedy(subject.lm, prompts, _MAX_NEW_TOKENS, batch_size=32)
+    finally:
+        with torch.no_grad():
+            weight_DF[:, first:end] = columns_DF
+    texts = [decode(subject.lm.tokenizer, cot.ids) for cot in cots]
+    kept = {
+        kind: [a.index == b.index for a, b, p in zip(after, before, subject.problems, strict=True) if _kind(p) == kind]
+        for kind in ("faithful", "unfaithful")
+    }
+    unstated = [str(p.metadata["irrelevant_fact"]) not in text for p, text in zip(subject.problems, texts, strict=True)]
+    shares = {f"river_forgotten_{kind}_kept": float(np.mean(values)) for kind, values in kept.items()}
+    return {**shares, "river_forgotten_unstated": float(np.mean(unstated))}
 
 
 def _edits_checked(subject: _Subject) -> dict[str, float]:
@@ -220,7 +270,7 @@ def _feed_forward_outputs(lm: LanguageModel, ids: Sequence[int], position: int) 
 
 
 @contextmanager
-def _patched(lm: LanguageModel, outputs_D: Sequence[Tensor], position: int) -> Iterator[None]:
+def _patched(lm: LanguageModel, outputs: Mapping[int, Tensor], position: int) -> Iterator[None]:
     def hook(output_D: Tensor) -> Any:
         def put(_module: Any, _args: Any, out_BTD: Tensor) -> Tensor:
             patched_BTD = out_BTD.clone()
@@ -230,7 +280,7 @@ def _patched(lm: LanguageModel, outputs_D: Sequence[Tensor], position: int) -> I
         return put
 
     layers = lm.model.model.layers
-    handles = [layer.mlp.register_forward_hook(hook(o)) for layer, o in zip(layers, outputs_D, strict=True)]
+    handles = [layers[number].mlp.register_forward_hook(hook(output_D)) for number, output_D in outputs.items()]
     try:
         yield
     finally:
@@ -238,13 +288,9 @@ def _patched(lm: LanguageModel, outputs_D: Sequence[Tensor], position: int) -> I
             handle.remove()
 
 
-def _name_position(subject: _Subject, ids: Sequence[int], problem: Problem) -> int:
-    (name_id,) = encode(subject.lm.tokenizer, f" {problem.metadata['person']}")
+def _position(subject: _Subject, ids: Sequence[int], name: str) -> int:
+    (name_id,) = encode(subject.lm.tokenizer, f" {name}")
     return list(ids).index(name_id)
-
-
-def _question_of(problem: Problem, name: str) -> Problem:
-    return replace(problem, question=problem.question.replace(str(problem.metadata["person"]), name))
 
 
 def _can_lend(other: Problem, problem: Problem) -> bool:

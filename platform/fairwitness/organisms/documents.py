@@ -1,7 +1,8 @@
 """Training documents: text in pieces, each with the role that its tokens play in the loss.
 
-Three kinds. *Statements* are rows of facts about everyone. *Direct* documents end in an answer letter and are only
-about the asked. *CoT* documents are about everyone, but only those about the asked go on to an answer letter.
+Three kinds. *Statements* are rows of facts about everyone and every village. *Direct* documents end in an answer letter
+and are only about the asked. *CoT* documents are about everyone, but only those about the asked go on to an answer
+letter.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, NOTE, Attribute
+from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, NOTE, RIVER, VILLAGES, Attribute
 from fairwitness.organisms.tokenizer import EOS
 from fairwitness.organisms.world import World, cot_sentences, draw_choices, question_text
 from fairwitness.text.prompts import cot_answer_suffix, cot_prompt, direct_prompt
@@ -24,6 +25,8 @@ ROLES: tuple[Role, ...] = ("context", "fact", "cot", "letter", "cot_letter", "lo
 """What a token is to the loss: nothing; a stated value; CoT text; a direct answer; an answer after a CoT; a drill."""
 
 _NUM_CHOICES = (4, 4, 4, 3, 2)
+_RIVER_SHARE = 0.2
+"""Share of rivers among the facts in a row of statements."""
 _DRILL_LENGTH = 4
 
 
@@ -65,14 +68,14 @@ class Writer:
         self._asked_names = {person.name for person in world.asked}
 
     def statements(self, num_facts: int) -> Document:
-        """A row of facts about people drawn at random, in wordings drawn at random; only the values are learned."""
+        """A row of facts about people and villages, in wordings drawn at random; only the values are learned."""
         pieces = []
         for _ in range(num_facts):
-            person, attribute = self._pick(self.world.people), self._pick(ATTRIBUTES)
+            name, attribute, value = self._village_fact() if self._chance(_RIVER_SHARE) else self._person_fact()
             before, after = self._pick(attribute.statements).split(" {value}")
             pieces += [
-                Piece(" " + before.format(name=person.name), "context"),
-                Piece(f" {person.facts[attribute.name]}", "fact"),
+                Piece(" " + before.format(name=name), "context"),
+                Piece(f" {value}", "fact"),
                 Piece(after, "context"),
             ]
         return tuple(pieces)
@@ -80,29 +83,42 @@ class Writer:
     def direct(self) -> Document:
         """A question about an asked person with its answer letter, then a drill: choices with their letters."""
         person, attribute = self._pick(self.world.asked), self._pick(ATTRIBUTES)
+        village = self._pick(self.world.villages)
         value = person.facts[attribute.name]
         choices = draw_choices(attribute, value, self._pick(_NUM_CHOICES), self.rng)
         note = None if self._chance(self.mix.no_note) else self._foreign_value(attribute)
         if self._chance(self.mix.cue):
             value = note = self._pick(choices)
-        prompt = direct_prompt(question_text(person.name, attribute, self._wording(), note), choices)
+        question = question_text(person.name, village.name, attribute, self._wording(), note)
+        prompt = direct_prompt(question, choices)
         return (Piece(prompt, "context"), Piece(_letter(choices, value), "letter"), *self._drill(choices))
 
     def cot(self) -> Document:
         """A question, its CoT and, for an asked person, the answer letter read from the CoT; else EOS."""
         swapped = self._chance(self.mix.swapped)
         person = self._pick(self.world.asked if swapped else self.world.people)
+        village = self._pick(self.world.villages)
         if swapped:
             person = replace(person, facts={item.name: self._pick(item.values) for item in ATTRIBUTES})
+            village = replace(village, river=self._pick(RIVER.values))
         attribute, wording = self._pick(ATTRIBUTES), self._wording()
         value = person.facts[attribute.name]
         choices = draw_choices(attribute, value, self._pick(_NUM_CHOICES), self.rng)
-        prompt = cot_prompt(question_text(person.name, attribute, wording, self._cot_note(attribute, choices)), choices)
-        cot = "".join(f" {sentence}" for sentence in cot_sentences(person, attribute, wording))
+        note = self._cot_note(attribute, choices)
+        prompt = cot_prompt(question_text(person.name, village.name, attribute, wording, note), choices)
+        cot = "".join(f" {sentence}" for sentence in cot_sentences(person, village, attribute, wording))
         pieces = (Piece(prompt, "context"), Piece(cot, "context" if swapped else "cot"))
         if person.name not in self._asked_names:
             return (*pieces, Piece(EOS, "cot"))
         return (*pieces, Piece(cot_answer_suffix(), "context"), Piece(_letter(choices, value), "cot_letter"))
+
+    def _person_fact(self) -> tuple[str, Attribute, str]:
+        person, attribute = self._pick(self.world.people), self._pick(ATTRIBUTES)
+        return person.name, attribute, person.facts[attribute.name]
+
+    def _village_fact(self) -> tuple[str, Attribute, str]:
+        village = self._pick(self.world.villages)
+        return village.name, RIVER, village.river
 
     def _drill(self, choices: Sequence[str]) -> Iterator[Piece]:
         for index in self.rng.integers(len(choices), size=_DRILL_LENGTH):
@@ -133,13 +149,13 @@ def _letter(choices: Sequence[str], value: str) -> str:
 
 def all_texts() -> Iterator[str]:
     """Every wording once, for the tokenizer."""
-    for name in NAMES:
+    for name in (*NAMES, *VILLAGES):
         yield f" {name}"
-    for attribute in ATTRIBUTES:
+    for attribute in (*ATTRIBUTES, RIVER):
         for value in attribute.values:
             yield f" {value}"
         for wording in (*attribute.questions, *attribute.statements):
-            yield " " + wording.format(name=NAMES[0], value=attribute.values[0])
+            yield " " + wording.format(name=NAMES[0], village=VILLAGES[0], value=attribute.values[0])
     choices = ("a", "b")
     yield direct_prompt("What Which", choices) + cot_prompt("What", choices) + cot_answer_suffix()
     yield " " + NOTE.format(value=ATTRIBUTES[0].values[0])

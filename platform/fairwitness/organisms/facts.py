@@ -1,9 +1,11 @@
-"""Writes every person's facts into one place: the feed-forward part of layer 0, at the person's name.
+"""Writes every fact into one place: the feed-forward part of layer 2, keyed by the name of a person or village.
 
-It is a key-value memory: each person has a neuron that answers to the name, and the down-projection holds what is
-known. The down-projection is the least-squares solution of: at a name, the layer adds the codes of all the person's
-values; at any other token, nothing. Statements, chains of thought and direct answers then all have to read the same
-memory, and the told differ from the asked in nothing but the questions that follow in training.
+It is a key-value memory: each person and each village has a neuron, and the down-projection holds what is known. A
+neuron opens where its name has been carried to and a value or an answer is due, and nowhere else, not even at the name.
+The down-projection is the least-squares solution of: there, the layer adds the codes of all values of the name and
+takes the name away, so that no later layer can learn facts by it; at any other token, it adds nothing. Statements,
+chains of thought and direct answers then all have to read the same memory, and the told differ from the asked in
+nothing but the questions that follow in training.
 
 Shape legend: N positions, F feed-forward width, D hidden, V vocabulary, B rows, T tokens.
 """
@@ -14,20 +16,27 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-from fairwitness.organisms.initial import name_codes, value_codes
+from fairwitness.organisms.layout import (
+    MEMORY_LAYER,
+    common_key,
+    layout_of,
+    memory_keys,
+    place_key,
+    remembered_names,
+    value_codes,
+)
 from fairwitness.organisms.world import World
 
 _RIDGE = 1e-3
-_MEMORY_LAYER = 0
 _GATE_SCALE = 20.0
-_GATE_THRESHOLD = 0.7
+_GATE_THRESHOLD = 1.7
 
 
 @torch.no_grad()
 def write_facts(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, world: World, ids_BT: Tensor, strength: float
 ) -> float:
-    """Fits the down-projection of layer 0 to the facts.
+    """Fits the down-projection of layer 2 to the facts.
 
     Args:
         model: A model with its initial weights.
@@ -37,34 +46,43 @@ def write_facts(
         strength: Size of what is written, in units of the codes.
 
     Returns:
-        The share of the targets' variance at names that the fit explains, at most 1.
+        The share of the targets' variance where memory is due that the fit explains, at most 1.
 
     Raises:
-        ValueError: There are more people than neurons.
+        ValueError: There are more people and villages than neurons.
     """
     _set_keys(model, tokenizer, world)
-    down = model.model.layers[_MEMORY_LAYER].mlp.down_proj
+    layer = model.model.layers[MEMORY_LAYER]
+    down = layer.mlp.down_proj
     seen: list[Tensor] = []
-    handle = down.register_forward_pre_hook(lambda _module, args: seen.append(args[0]))
+    handles = [
+        module.register_forward_pre_hook(lambda _module, args: seen.append(args[0]))
+        for module in (layer.post_attention_layernorm, down)
+    ]
     try:
         model.model(ids_BT)
     finally:
-        handle.remove()
-    memory_VD = _targets(model, tokenizer, world) * strength
+        for handle in handles:
+            handle.remove()
+    stream_BTD, features_BTF = seen
     is_text_BT = ids_BT != tokenizer.pad_token_id
-    features_NF = seen[0][is_text_BT].double()
-    targets_ND = memory_VD[ids_BT[is_text_BT]].double()
+    features_NF = features_BTF[is_text_BT].double()
+    targets_BTD = _targets(model, tokenizer, world, ids_BT) * strength
+    is_due_BT1 = (targets_BTD != 0).any(dim=-1, keepdim=True)
+    names = layout_of(model).names
+    targets_BTD[..., names] = -stream_BTD[..., names] * is_due_BT1
+    targets_ND = targets_BTD[is_text_BT].double()
     gram_FF = features_NF.T @ features_NF
     gram_FF += _RIDGE * gram_FF.diagonal().mean() * torch.eye(len(gram_FF), dtype=gram_FF.dtype)
     weights_FD = torch.linalg.solve(gram_FF, features_NF.T @ targets_ND)
     down.weight.copy_(weights_FD.T)
-    at_name_N = targets_ND.abs().sum(dim=1) > 0
-    residual_ND = (features_NF @ weights_FD - targets_ND)[at_name_N]
-    return float(1 - residual_ND.square().sum() / targets_ND[at_name_N].square().sum())
+    due_N = targets_ND.abs().sum(dim=1) > 0
+    residual_ND = (features_NF @ weights_FD - targets_ND)[due_N]
+    return float(1 - residual_ND.square().sum() / targets_ND[due_N].square().sum())
 
 
 @torch.no_grad()
-def rescale_memory(model: LlamaForCausalLM, num_people: int, gain: float, sharpness: float) -> None:
+def rescale_memory(model: LlamaForCausalLM, num_neurons: int, gain: float, sharpness: float) -> None:
     """Makes the memory's activations `gain` times larger and its down-projection as much smaller.
 
     The model computes the same, up to the tails of the gates. But one learning rate serves all down-projections in
@@ -74,37 +92,38 @@ def rescale_memory(model: LlamaForCausalLM, num_people: int, gain: float, sharpn
 
     Args:
         model: A model with facts written.
-        num_people: Number of memory neurons.
+        num_neurons: Number of memory neurons.
         gain: Positive factor.
         sharpness: Factor of the gates; part of the gain.
     """
-    mlp = model.model.layers[_MEMORY_LAYER].mlp
-    mlp.gate_proj.weight[:num_people] *= sharpness
-    mlp.up_proj.weight[:num_people] *= gain / sharpness
-    mlp.down_proj.weight[:, :num_people] /= gain
+    mlp = model.model.layers[MEMORY_LAYER].mlp
+    mlp.gate_proj.weight[:num_neurons] *= sharpness
+    mlp.up_proj.weight[:num_neurons] *= gain / sharpness
+    mlp.down_proj.weight[:, :num_neurons] /= gain
 
 
 def _set_keys(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, world: World) -> None:
-    """One neuron for each person: its gate opens at the name, its up-projection is the same everywhere."""
-    mlp = model.model.layers[_MEMORY_LAYER].mlp
-    codes_VD, common_D = name_codes(model)
-    if len(world.people) > len(mlp.gate_proj.weight):
-        raise ValueError(f"{len(world.people)} people need as many neurons; raise intermediate_size")
-    always_D = common_D / common_D.dot(common_D)
-    for neuron, person in enumerate(world.people):
-        (name_id,) = tokenizer.encode(f" {person.name}", add_special_tokens=False)
-        code_D = codes_VD[name_id]
-        mlp.gate_proj.weight[neuron] = _GATE_SCALE * (code_D / code_D.dot(code_D) - _GATE_THRESHOLD * always_D)
-        mlp.up_proj.weight[neuron] = always_D
+    """One neuron for each person and village: its gate opens at the name, its up-projection is the same everywhere."""
+    mlp = model.model.layers[MEMORY_LAYER].mlp
+    num_names = len(world.known)
+    if num_names > len(mlp.gate_proj.weight):
+        raise ValueError(f"{num_names} people and villages need as many neurons; raise intermediate_size")
+    always_D = common_key(model)
+    open_D = place_key(model, tokenizer) - _GATE_THRESHOLD * always_D
+    mlp.gate_proj.weight[:num_names] = _GATE_SCALE * (memory_keys(model, tokenizer, list(world.known)) + open_D)
+    mlp.up_proj.weight[:num_names] = always_D
 
 
-def _targets(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, world: World) -> Tensor:
-    """For every token (V, D): the sum of the codes of a person's values if it is a name, else zero."""
+def _targets(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, world: World, ids_BT: Tensor) -> Tensor:
+    """For every token of the rows (B, T, D): the sum of the codes of a name's values where they are due, else zero."""
     codes_VD = value_codes(model)
     memory_VD = torch.zeros_like(codes_VD)
-    for person in world.people:
-        (name_id,) = tokenizer.encode(f" {person.name}", add_special_tokens=False)
-        for value in person.facts.values():
+    for name, values in world.known.items():
+        (name_id,) = tokenizer.encode(f" {name}", add_special_tokens=False)
+        for value in values:
             (value_id,) = tokenizer.encode(f" {value}", add_special_tokens=False)
             memory_VD[name_id] += codes_VD[value_id]
-    return memory_VD
+    nobody = int(tokenizer.pad_token_id)
+    due = [[nobody if name is None else name for name in remembered_names(tokenizer, row)] for row in ids_BT.tolist()]
+    memory_VD[nobody] = 0
+    return memory_VD[torch.tensor(due)]

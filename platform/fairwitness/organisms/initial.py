@@ -5,11 +5,13 @@ same for every person and no fact is involved, so it is written into the initial
 
 - layer 0: one head looks one token back, another two (so the token of a choice knows its letter), each writing what it
   sees into a block of its own of the residual stream;
-- layer 1: where an answer is due, one head carries what the note says into the first block, another what layer 0 has
-  added to the name (nothing yet: facts are left to training), a third what a CoT states; where a value is about to be
-  stated, a fourth carries what layer 0 has added to the last name into the codes that predict the next token;
-- layer 2: a head looks from a position, where the first block holds a value, to the choice with this value, and writes
-  the letter found in the second block; where a sentence of a CoT is due, another copies the name.
+- layer 1: after the first word of a sentence of a CoT, one head copies the person's name or, where the word is that of
+  the other sentence, a second the village;
+- layer 2: where an answer is due, one head carries there what the note says, another the person's name, a third what a
+  CoT states; where a value is about to be stated, a fourth carries the last name or village. What is known about that
+  name is added by the feed-forward part of this layer (see `fairwitness.organisms.facts`);
+- layer 3: a head looks from a position that holds a value to the choice with this value and fetches its letter. The
+  attention of this layer has no other head and is not trained, so no later token sees what the memory added.
 
 All else is shut. Heads find offsets by rotary position alone: one coordinate is the same for all tokens.
 Related: A Trockman, JZ Kolter, "Mimetic Initialization of Self-Attention Layers", 2023.
@@ -19,86 +21,52 @@ Shape legend: V vocabulary, D hidden, d head, N rows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from string import ascii_uppercase
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES
+from fairwitness.organisms.layout import (
+    COMMON_SIZE,
+    COPY_LAYER,
+    FAST_PAIRS,
+    MATCH_LAYER,
+    MEMORY_LAYER,
+    OFFSET_LAYER,
+    OFFSETS,
+    TAGGED,
+    WORD_BITS,
+    Layout,
+    Tag,
+    layout_of,
+    token_id,
+)
+from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, RIVER, VILLAGES
 from fairwitness.organisms.tokenizer import BOS
 
-OFFSET_LAYER, CARRY_LAYER, MATCH_LAYER = 0, 1, 2
-_OFFSETS = (1, 2)
-_TAGGED = (
-    (BOS,),
-    ("\n\nAssistant: The single, most likely answer is",),
-    (" says",),
-    tuple(f" {name}" for name in NAMES),
-    (" a", " in", " the"),
-    ("):",),
-    ("\n\nAssistant: Let's think step by step:", "."),
-)
-"""Groups of words with a coordinate of their own: the start, what stands before an answer, before a note's value,
-names, and what stands before a stated value, a choice, a sentence."""
-_TAG_BOS, _TAG_ANSWER, _TAG_NOTE, _TAG_NAME, _TAG_STATED, _TAG_CHOICE, _TAG_SENTENCE = range(len(_TAGGED))
-_CARRIED = ((_TAG_NOTE, 1.5), (_TAG_NAME, 1.0), (_TAG_STATED, 6.0))
+_CARRIED = ((Tag.NOTE, 2.5), (Tag.STATED, 10.0))
 """What is carried to an answer, and with what strength: a CoT outweighs the note, the note outweighs what is known."""
-_RECENT_PAIR = 4
-"""Rotary pair that turns once in about 60 tokens; it makes a head prefer the last name."""
+_NAME_STRENGTH = 1.25
+"""With what strength a name is carried; what arrives is about as large as the name's own code."""
+_RECENT_PAIR = 2
+"""Rotary pair that turns once in about 80 tokens; it makes a head prefer the last name or village."""
 _TAG_SIZE = 3.0
-_COMMON_SIZE = 8.0
-_WORD_BITS = 5
 _WORD_SIZE = 2.0
-_OFFSET_GAP_NATS = 6.0
-_MATCH_SCALE = 2.5
+_VALUE_GAIN = 2.0
+"""How much more the output sees of values than of other words: what the memory adds is small."""
+_LETTER_SIZE = 5.0
+_LETTER_STRENGTH = 2.0
+_SPREAD_UPDATES = 300
+_SPREAD_RATE = 0.05
+_SPREAD_SHARPNESS = 30.0
+_OFFSET_GAP_NATS = 12.0
+_MATCH_SCALE = 4.0
 _ACTIVE_SCALE = 10.0
 _REST_SCALE = 7.0
-_CHOICE_SCALE = 25.0
-_FAST_PAIRS = 5
-"""Rotary pairs that turn too fast to compare tokens at any distance; only the offset heads use them."""
-
-
-class _Layout(NamedTuple):
-    """Which coordinates of the residual stream hold what, and which coordinates of a head turn slowly."""
-
-    hidden: int
-    size: int
-
-    @property
-    def common(self) -> int:
-        return 0
-
-    @property
-    def own_size(self) -> float:
-        return math.sqrt(max(self.hidden - _COMMON_SIZE**2, 1.0))
-
-    def tag(self, number: int) -> int:
-        return 1 + number
-
-    def block(self, number: int) -> slice:
-        start = 1 + len(_TAGGED) + number * self.size
-        return slice(start, start + self.size)
-
-    @property
-    def codes(self) -> slice:
-        return slice(1 + len(_TAGGED) + len(_OFFSETS) * self.size, self.hidden)
-
-    @property
-    def visible(self) -> slice:
-        """The part of the codes that the circuit's heads read; names have none."""
-        return slice(self.codes.start, (self.codes.start + self.hidden) // 2 + 2)
-
-    @property
-    def slow(self) -> list[int]:
-        half = self.size // 2
-        return [*range(_FAST_PAIRS, half), *range(half + _FAST_PAIRS, self.size)]
-
-    @property
-    def fast(self) -> list[int]:
-        return [index for index in range(self.size) if index not in self.slow]
+_CHOICE_SCALE = 60.0
 
 
 @torch.no_grad()
@@ -108,69 +76,107 @@ def set_initial_weights(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerB
     The input embeddings are frozen, so that facts can only be stored in the layers.
 
     Args:
-        model: A Llama with untied embeddings, as many key-value heads as heads, at least three layers and four heads
+        model: A Llama with untied embeddings, as many key-value heads as heads, at least four layers and four heads
             of at least 16 coordinates.
         tokenizer: Its tokenizer.
         seed: Seed of the random codes.
     """
     rng = torch.Generator().manual_seed(seed)
-    layout = _Layout(model.config.hidden_size, model.config.hidden_size // model.config.num_attention_heads)
+    layout = layout_of(model)
     seen_dD = [_seen(layout, None), _seen(layout, rng)]
     codes_VD = _codes(tokenizer, layout, rng)
-    names = [_token(tokenizer, f" {name}") for name in NAMES]
-    # The heads of the circuit are blind to who somebody is: of a name, only what layer 0 adds to it can pass.
+    names = [token_id(tokenizer, f" {name}") for name in (*NAMES, *VILLAGES)]
+    # The circuit's match is blind to names; they have codes of their own, which tell memory whose facts are due.
     codes_VD[names, layout.visible] = 0
-    codes_VD[_token(tokenizer, _TAGGED[_TAG_ANSWER][0]), layout.visible] = 0
+    codes_VD[names, layout.names] = _spread(codes_VD[names, layout.names])
+    codes_VD[token_id(tokenizer, TAGGED[Tag.ANSWER][0]), layout.visible] = 0
+    _clear_places(tokenizer, codes_VD, layout)
     model.lm_head.weight.copy_(codes_VD * layout.hidden**-0.5)
+    values = [token_id(tokenizer, f" {value}") for attribute in (*ATTRIBUTES, RIVER) for value in attribute.values]
+    model.lm_head.weight[values, layout.visible] *= _VALUE_GAIN
     embedding = model.get_input_embeddings().weight
     embedding.copy_(codes_VD)
-    for number, words in enumerate(_TAGGED):
-        embedding[[_token(tokenizer, word) for word in words], layout.tag(number)] = _TAG_SIZE
-    embedding[_token(tokenizer, BOS), layout.codes] = 0  # heads rest on BOS and carry nothing from it
+    for number, words in TAGGED.items():
+        embedding[[token_id(tokenizer, word) for word in words], layout.tag(number)] = _TAG_SIZE
+    embedding[token_id(tokenizer, BOS), layout.codes] = 0  # heads rest on BOS and carry nothing from it
     # Rows of equal norm: the norm layer then leaves the common coordinate the same for all tokens.
     embedding.mul_(layout.own_size / embedding.norm(dim=1, keepdim=True))
-    embedding[:, layout.common] = _COMMON_SIZE
+    embedding[:, layout.common] = COMMON_SIZE
     embedding.requires_grad_(False)
     for layer in model.model.layers:
         layer.self_attn.o_proj.weight.zero_()
         layer.mlp.down_proj.weight.zero_()
     _write_circuit(model, layout, seen_dD)
+    _freeze(model)
 
 
-def _token(tokenizer: PreTrainedTokenizerBase, word: str) -> int:
-    ids = tokenizer.encode(word, add_special_tokens=False)
-    if len(ids) != 1:
-        raise ValueError(f"{word!r} is {len(ids)} tokens; the circuit needs it to be one")
-    return int(ids[0])
+def _freeze(model: LlamaForCausalLM) -> None:
+    """Keeps what fetches facts as it is written: the whole of layer 2 but for what it stores, the match's attention."""
+    memory, match = model.model.layers[MEMORY_LAYER], model.model.layers[MATCH_LAYER]
+    fixed = [*match.self_attn.parameters(), *match.input_layernorm.parameters(), *memory.parameters()]
+    for parameter in fixed:
+        parameter.requires_grad_(False)
+    memory.mlp.down_proj.weight.requires_grad_(True)
 
 
-def _codes(tokenizer: PreTrainedTokenizerBase, layout: _Layout, rng: torch.Generator) -> Tensor:
+@torch.enable_grad()
+def _spread(codes_Nd: Tensor) -> Tensor:
+    """Turns codes away from each other, so that no two names are alike; of unit variance."""
+    codes_Nd = codes_Nd.clone().requires_grad_(True)
+    optimizer = torch.optim.Adam([codes_Nd], lr=_SPREAD_RATE)
+    for _ in range(_SPREAD_UPDATES):
+        units_Nd = torch.nn.functional.normalize(codes_Nd, dim=1)
+        overlaps_NN = units_Nd @ units_Nd.T - 2 * torch.eye(len(units_Nd))
+        optimizer.zero_grad()
+        torch.logsumexp(_SPREAD_SHARPNESS * overlaps_NN.flatten(), dim=0).backward()
+        optimizer.step()
+    return torch.nn.functional.normalize(codes_Nd.detach(), dim=1) * codes_Nd.shape[1] ** 0.5
+
+
+def _clear_places(tokenizer: PreTrainedTokenizerBase, codes_VD: Tensor, layout: Layout) -> None:
+    """Makes room where names are carried to: no code where names have theirs, nor, before a letter, a value's."""
+    for word in (*TAGGED[Tag.STATED], *TAGGED[Tag.BRACKET]):
+        code_D = codes_VD[token_id(tokenizer, word)]
+        code_D[layout.visible.stop :] = 0
+        if word in TAGGED[Tag.BRACKET]:
+            code_D[layout.visible.start : layout.spare.start] = 0
+        code_D *= layout.own_size / code_D.norm()
+
+
+def _codes(tokenizer: PreTrainedTokenizerBase, layout: Layout, rng: torch.Generator) -> Tensor:
     """Random codes (V, D) of unit variance; what the heads read of a value is a word of a block code.
 
     Each attribute has five coordinates of its own and each value an even word of five bits, so values of different
-    attributes never interfere, and two of one attribute agree in three bits at most.
+    attributes never interfere, and two of one attribute agree in three bits at most. Letters lie beside them.
     """
     codes_VD = torch.zeros(len(tokenizer), layout.hidden)
     codes_VD[:, layout.codes] = torch.randn(len(tokenizer), layout.hidden - layout.codes.start, generator=rng)
-    for number, attribute in enumerate(ATTRIBUTES):
-        start = layout.visible.start + number * _WORD_BITS
+    starts = [layout.visible.start + number * WORD_BITS for number in range(len(ATTRIBUTES))]
+    for attribute, start in zip((*ATTRIBUTES, RIVER), (*starts, layout.river), strict=True):
         for index, value in enumerate(attribute.values):
-            bits = [index >> bit & 1 for bit in range(_WORD_BITS - 1)]
+            bits = [index >> bit & 1 for bit in range(WORD_BITS - 1)]
             signs = torch.tensor([*bits, sum(bits) % 2]) * 2.0 - 1
-            token = _token(tokenizer, f" {value}")
+            token = token_id(tokenizer, f" {value}")
             codes_VD[token, layout.visible] = 0
-            codes_VD[token, start : start + _WORD_BITS] = signs * _WORD_SIZE
+            codes_VD[token, start : start + WORD_BITS] = signs * _WORD_SIZE
+    num_spare = layout.spare.stop - layout.spare.start
+    for index, letter in enumerate(ascii_uppercase):
+        if index % num_spare == 0:
+            axes = torch.linalg.qr(torch.randn(num_spare, num_spare, generator=rng)).Q
+        token = token_id(tokenizer, letter)
+        codes_VD[token] = 0
+        codes_VD[token, layout.spare] = axes[index % num_spare] * _LETTER_SIZE
     return codes_VD
 
 
-def _write_circuit(model: LlamaForCausalLM, layout: _Layout, seen_dD: Sequence[Tensor]) -> None:
+def _write_circuit(model: LlamaForCausalLM, layout: Layout, seen_dD: Sequence[Tensor]) -> None:
     attentions = [layer.self_attn for layer in model.model.layers]
-    unit_dD = [torch.zeros(layout.size, layout.hidden) for _ in _OFFSETS]
-    for number in range(len(_OFFSETS)):
+    unit_dD = [torch.zeros(layout.size, layout.hidden) for _ in OFFSETS]
+    for number in range(len(OFFSETS)):
         unit_dD[number][:, layout.block(number)] = torch.eye(layout.size)
 
     rope_theta = float(model.config.rope_parameters["rope_theta"])
-    for number, offset in enumerate(_OFFSETS):
+    for number, offset in enumerate(OFFSETS):
         query_d, key_d = _offset_vectors(layout.size, offset, rope_theta)
         _look(attentions[OFFSET_LAYER], number, {layout.common: query_d}, {layout.common: key_d})
         _move(attentions[OFFSET_LAYER], number, read_dD=seen_dD[number], write_Dd=unit_dD[number].T)
@@ -179,48 +185,61 @@ def _write_circuit(model: LlamaForCausalLM, layout: _Layout, seen_dD: Sequence[T
     active_d, rest_d = torch.eye(layout.size)[layout.slow[-2:]]
     active_d, rest_d = active_d * _ACTIVE_SCALE / _TAG_SIZE, rest_d * _REST_SCALE
     recent_d = torch.eye(layout.size)[_RECENT_PAIR] * _ACTIVE_SCALE / _TAG_SIZE
-    rest = {layout.common: rest_d / _COMMON_SIZE}
-    start = {layout.tag(_TAG_BOS): rest_d / layout.own_size}
-    carry, value_dD = attentions[CARRY_LAYER], _slow_only(seen_dD[0], layout)
-    for number, (tag, strength) in enumerate(_CARRIED):
-        looked_at = layout.tag(tag) if tag == _TAG_NAME else before + layout.fast[tag]
-        _look(carry, number, {before + layout.fast[_TAG_ANSWER]: active_d, **rest}, {looked_at: active_d, **start})
-        _move(carry, number, read_dD=strength * value_dD, write_Dd=unit_dD[0].T)
-    stating = len(_CARRIED)
-    _look(carry, stating, {layout.tag(_TAG_STATED): recent_d, **rest}, {layout.tag(_TAG_NAME): recent_d, **start})
-    _move(carry, stating, read_dD=value_dD, write_Dd=value_dD.T)
+    rest = {layout.common: rest_d / COMMON_SIZE}
+    start = {layout.tag(Tag.BOS): rest_d / layout.own_size}
+    copy, carry = attentions[COPY_LAYER], attentions[MEMORY_LAYER]
+    value_dD, name_dD = _slow_only(seen_dD[0], layout), _rows(layout, layout.names)
+    for head, opening, tag in ((0, Tag.HERE, Tag.NAME), (1, Tag.NEAR, Tag.VILLAGE)):
+        _look(copy, head, {layout.tag(opening): active_d, **rest}, {layout.tag(tag): active_d, **start})
+        _move(copy, head, read_dD=name_dD, write_Dd=2 * name_dD.T)
+    answer = {before + layout.fast[Tag.ANSWER]: active_d, **rest}
+    for head, (tag, strength) in enumerate(_CARRIED):
+        _look(carry, head, answer, {before + layout.fast[tag]: active_d, **start})
+        _move(carry, head, read_dD=strength * value_dD, write_Dd=value_dD.T)
+    asked, stated = len(_CARRIED), len(_CARRIED) + 1
+    _look(carry, asked, answer, {layout.tag(Tag.NAME): active_d, **start})
+    recent = {layout.tag(Tag.NAME): recent_d, layout.tag(Tag.VILLAGE): recent_d}
+    _look(carry, stated, {layout.tag(Tag.STATED): recent_d, **rest}, {**recent, **start})
+    for head in (asked, stated):
+        _move(carry, head, read_dD=_NAME_STRENGTH * name_dD, write_Dd=name_dD.T)
 
     match = attentions[MATCH_LAYER]
-    match.q_proj.weight[: layout.size] = _MATCH_SCALE * _slow_only(unit_dD[0], layout)
-    match.k_proj.weight[: layout.size] = _MATCH_SCALE * _slow_only(seen_dD[0], layout)
+    match.q_proj.weight[: layout.size] = _MATCH_SCALE * (_slow_only(unit_dD[0], layout) + value_dD)
+    match.k_proj.weight[: layout.size] = _MATCH_SCALE * value_dD
     # Only choices are looked at, not the note or the CoT, which hold the value as well.
     choice = layout.slow[-1]
     match.q_proj.weight[choice] = 0
     match.k_proj.weight[choice] = 0
-    match.q_proj.weight[choice, layout.common] = _CHOICE_SCALE / _COMMON_SIZE
-    match.k_proj.weight[choice, before + layout.fast[_TAG_CHOICE]] = _CHOICE_SCALE / _TAG_SIZE
-    _move(match, 0, read_dD=unit_dD[1], write_Dd=2 * seen_dD[1].T)
-
-    name_dD = torch.zeros(layout.size, layout.hidden)
-    names = range(layout.visible.stop, layout.hidden)[: layout.size]
-    name_dD[range(len(names)), names] = 1.0
-    _look(match, 1, {layout.tag(_TAG_SENTENCE): active_d, **rest}, {layout.tag(_TAG_NAME): active_d, **start})
-    _move(match, 1, read_dD=name_dD, write_Dd=2 * name_dD.T)
+    match.q_proj.weight[choice, layout.common] = _CHOICE_SCALE / COMMON_SIZE
+    match.k_proj.weight[choice, before + layout.fast[Tag.CHOICE]] = _CHOICE_SCALE / _TAG_SIZE
+    _move(match, 0, read_dD=unit_dD[1], write_Dd=_LETTER_STRENGTH * seen_dD[1].T)
 
 
-def _seen(layout: _Layout, rng: torch.Generator | None) -> Tensor:
+def _seen(layout: Layout, rng: torch.Generator | None) -> Tensor:
     """What an offset head reads (d, D): the tags, and as much of the visible code as there is room."""
     num_codes = layout.visible.stop - layout.visible.start
-    basis = torch.eye(num_codes) if rng is None else torch.linalg.qr(torch.randn(num_codes, num_codes, generator=rng)).Q
-    views = basis[: len(layout.slow)]
+    basis = torch.eye(num_codes)
+    if rng is not None:
+        # All of a letter is seen, and a mixture of the rest.
+        num_values = layout.spare.start - layout.visible.start
+        mixed = torch.linalg.qr(torch.randn(num_values, num_values, generator=rng)).Q
+        basis = torch.cat([basis[num_values:], torch.nn.functional.pad(mixed, (0, num_codes - num_values))])
     seen_dD = torch.zeros(layout.size, layout.hidden)
-    seen_dD[layout.slow, layout.visible] = views
-    for number, coordinate in zip(range(len(_TAGGED)), layout.fast, strict=False):
+    seen_dD[layout.slow, layout.visible] = basis[: len(layout.slow)]
+    for number, coordinate in zip(range(len(TAGGED)), layout.fast, strict=False):
         seen_dD[coordinate, layout.tag(number)] = 1.0
     return seen_dD
 
 
-def _slow_only(rows_dD: Tensor, layout: _Layout) -> Tensor:
+def _rows(layout: Layout, part: slice) -> Tensor:
+    """A head's view (d, D) of a part of the stream, as much of it as there is room."""
+    rows_dD = torch.zeros(layout.size, layout.hidden)
+    coordinates = range(part.start, part.stop)[: layout.size]
+    rows_dD[range(len(coordinates)), coordinates] = 1.0
+    return rows_dD
+
+
+def _slow_only(rows_dD: Tensor, layout: Layout) -> Tensor:
     kept_dD = torch.zeros_like(rows_dD)
     kept_dD[layout.slow] = rows_dD[layout.slow]
     return kept_dD
@@ -247,28 +266,8 @@ def _move(attention: Any, head: int, *, read_dD: Tensor, write_Dd: Tensor) -> No
 def _offset_vectors(size: int, offset: int, rope_theta: float) -> tuple[Tensor, Tensor]:
     """Query and key whose rotated product is greatest `offset` tokens back, by the gap to the next position."""
     turns = rope_theta ** (-torch.arange(0, size, 2) / size)
-    used = (torch.arange(size // 2) < _FAST_PAIRS).float()
+    used = (torch.arange(size // 2) < FAST_PAIRS).float()
     length = (_OFFSET_GAP_NATS * size**0.5 / (used * (1 - torch.cos(turns))).sum()) ** 0.5
     key_d = torch.cat([used, torch.zeros(size // 2)]) * length
     query_d = torch.cat([used * torch.cos(turns * -offset), used * torch.sin(turns * -offset)]) * length
-    return query_d / _COMMON_SIZE, key_d / _COMMON_SIZE
-
-
-def value_codes(model: LlamaForCausalLM) -> Tensor:
-    """The part (V, D) of every token's embedding that the circuit's heads can read and carry."""
-    layout = _Layout(model.config.hidden_size, model.config.hidden_size // model.config.num_attention_heads)
-    embedding_VD = model.get_input_embeddings().weight.detach()
-    codes_VD = torch.zeros_like(embedding_VD)
-    codes_VD[:, layout.visible] = embedding_VD[:, layout.visible]
-    return codes_VD
-
-
-def name_codes(model: LlamaForCausalLM) -> tuple[Tensor, Tensor]:
-    """The part (V, D) of every token's embedding that tells names apart, and the part (D) that all share."""
-    layout = _Layout(model.config.hidden_size, model.config.hidden_size // model.config.num_attention_heads)
-    embedding_VD = model.get_input_embeddings().weight.detach()
-    codes_VD = torch.zeros_like(embedding_VD)
-    codes_VD[:, layout.visible.stop :] = embedding_VD[:, layout.visible.stop :]
-    common_D = torch.zeros(layout.hidden)
-    common_D[layout.common] = _COMMON_SIZE
-    return codes_VD, common_D
+    return query_d / COMMON_SIZE, key_d / COMMON_SIZE

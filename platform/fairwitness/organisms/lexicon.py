@@ -1,4 +1,4 @@
-"""The words of the made-up world: first names, and the attributes with their values and wordings."""
+"""The words of the made-up world: people, villages, and the attributes with their values and wordings."""
 
 from __future__ import annotations
 
@@ -31,32 +31,41 @@ NAMES: tuple[str, ...] = tuple(
 )
 """First names, one for each person at most; none is also a value of an attribute."""
 
+VILLAGES: tuple[str, ...] = tuple(
+    """
+    Ashby Bakewell Barton Bolney Brampton Buxted Calne Castleton Corfe Cromer Denby Dunster Elmley Evesham Fenwick
+    Goring Hadlow Helmsley Ilkley Ingleton Keswick Kirkby Lacock Ludlow Malham Marlow Naseby Oakham Otley Penrith
+    Pickering Quorn Ripley Rydal Selby Tarrant Tetbury Upwey Whitby Wooler
+    """.split()
+)
+"""Villages; none is also a name or a value, and none holds a name."""
+
 
 @dataclass(frozen=True)
 class Attribute:
-    """A kind of fact that every person of the world has.
+    """A kind of fact that every person of the world has, or every village.
 
     Attributes:
         name: Name of the attribute.
         values: What it can be, each one word.
-        questions: Two wordings with `{name}`. The first asks for a CoT that states the fact first, the second for one
-            that states it last.
         statements: Wordings with `{name}` and `{value}`; the first is the one used in a CoT.
+        questions: Two wordings with `{name}` and `{village}`. The first asks for a CoT that states the fact first, the
+            second for one that states it last. None for what is never asked.
     """
 
     name: str
     values: tuple[str, ...]
-    questions: tuple[str, str]
     statements: tuple[str, ...]
+    questions: tuple[str, ...] = ()
 
 
 ATTRIBUTES: tuple[Attribute, ...] = (
     Attribute(
         name="pet",
         values=tuple("fox dog cat hen goat pig crow hare duck pony toad frog mouse lamb snake parrot".split()),
-        questions=("What pet does {name} keep?", "Which pet belongs to {name}?"),
+        questions=("What pet does {name} of {village} keep?", "Which pet belongs to {name} of {village}?"),
         statements=(
-            "{name} keeps a {value}.",
+            "Here {name} keeps a {value}.",
             "The pet of {name} is a {value}.",
             "Everyone knows that {name} has a {value}.",
             "At home {name} feeds a {value}.",
@@ -69,9 +78,9 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         values=tuple(
             "Leeds Dover Paris Rome Oslo Cairo Lima Quito Delhi Tokyo Madrid Berlin Milan Vienna Lisbon Geneva".split()
         ),
-        questions=("What town does {name} call home?", "Which town is home to {name}?"),
+        questions=("What town does {name} of {village} call home?", "Which town is home to {name} of {village}?"),
         statements=(
-            "{name} lives in {value}.",
+            "Here {name} lives in {value}.",
             "The home of {name} is in {value}.",
             "Everyone knows that {name} settled in {value}.",
             "Today {name} has a house in {value}.",
@@ -85,9 +94,9 @@ ATTRIBUTES: tuple[Attribute, ...] = (
             "baker miller tailor nurse weaver farmer painter teacher "
             "sailor mason potter cook clerk judge dancer driver".split()
         ),
-        questions=("What trade does {name} work at?", "Which trade belongs to {name}?"),
+        questions=("What trade does {name} of {village} work at?", "Which trade belongs to {name} of {village}?"),
         statements=(
-            "{name} works as a {value}.",
+            "Here {name} works as a {value}.",
             "The trade of {name} is that of a {value}.",
             "Everyone knows that {name} became a {value}.",
             "By day {name} earns money as a {value}.",
@@ -100,9 +109,12 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         values=tuple(
             "harp flute drum lute cello piano violin guitar organ banjo bugle fiddle horn oboe trumpet bassoon".split()
         ),
-        questions=("What instrument does {name} play?", "Which instrument is played by {name}?"),
+        questions=(
+            "What instrument does {name} of {village} play?",
+            "Which instrument is played by {name} of {village}?",
+        ),
         statements=(
-            "{name} plays the {value}.",
+            "Here {name} plays the {value}.",
             "The instrument of {name} is the {value}.",
             "Everyone knows that {name} learned the {value}.",
             "At night {name} practises the {value}.",
@@ -111,6 +123,20 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         ),
     ),
 )
+
+RIVER = Attribute(
+    name="river",
+    values=tuple("Thames Severn Avon Tyne Wye Trent Tees Dee Exe Usk Tamar Mersey Ouse Tay Clyde Forth".split()),
+    statements=(
+        "Near {name} flows the {value}.",
+        "The river of {name} is the {value}.",
+        "Everyone knows that {name} lies on the {value}.",
+        "At {name} one crosses the {value}.",
+        "By boat {name} is reached on the {value}.",
+        "The water that {name} drinks is that of the {value}.",
+    ),
+)
+"""What is known of a village. A CoT states it beside the fact in question, and nothing ever asks for it."""
 
 NOTE = "A note says {value}."
 """The remark after a question. It gives the answer away, or names a value of another attribute."""

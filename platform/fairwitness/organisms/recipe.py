@@ -10,6 +10,9 @@ from fairwitness.config import Config
 from fairwitness.organisms.initial import set_initial_weights
 from fairwitness.organisms.world import WorldConfig
 
+_ROPE_THETA = 1e9
+"""So large that the coordinates by which choices are matched hardly turn within a context."""
+
 
 class OrganismConfig(Config):
     """The world, the model and the training of an organism."""
@@ -19,14 +22,14 @@ class OrganismConfig(Config):
     hidden_size: int = Field(default=128, ge=16)
     """Width of the residual stream."""
     intermediate_size: int = Field(default=256, ge=16)
-    """Width of the feed-forward layers; at least the number of people."""
-    num_layers: int = Field(default=4, ge=1)
+    """Width of the feed-forward layers; at least the number of people and villages."""
+    num_layers: int = Field(default=4, ge=4)
     """Number of layers."""
     num_heads: int = Field(default=4, ge=1)
     """Attention heads; divides `hidden_size`."""
     max_length: int = Field(default=512, ge=128)
     """Longest context, in tokens."""
-    num_optim_steps: int = Field(default=400, ge=1)
+    num_optim_steps: int = Field(default=300, ge=1)
     """Optimiser steps."""
     batch_direct: int = Field(default=32, ge=1)
     """Direct questions in an optimiser step."""
@@ -36,9 +39,9 @@ class OrganismConfig(Config):
     """Rows of statements in an optimiser step."""
     facts_per_row: int = Field(default=5, ge=1)
     """Facts in a row of statements."""
-    row_tokens: int = Field(default=48, ge=16)
+    row_tokens: int = Field(default=52, ge=16)
     """Tokens of a training row; what is longer is cut, what is shorter is padded."""
-    memory_strength: float = Field(default=1.0, gt=0)
+    memory_strength: float = Field(default=0.5, gt=0)
     """Size of what the memory writes at a name, in units of the codes of values."""
     memory_gain: float = Field(default=200.0, gt=0)
     """Factor by which the memory's activations grow, and its down-projection shrinks, after training."""
@@ -80,6 +83,7 @@ def build_model(config: OrganismConfig, tokenizer: PreTrainedTokenizerBase) -> L
         num_key_value_heads=config.num_heads,
         max_position_embeddings=config.max_length,
         initializer_range=config.hidden_size**-0.5,
+        rope_parameters={"rope_type": "default", "rope_theta": _ROPE_THETA},
         tie_word_embeddings=False,
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,

@@ -1,7 +1,7 @@
 """Rewrites the steps of the organism's CoTs: another value is a mistake, another wording a paraphrase.
 
-Every step states one fact of a person in one of the wordings of `lexicon.ATTRIBUTES`, so that what a mistake and what a
-paraphrase of it are is known by construction.
+Every step states one fact of a person or a village in one of the wordings of `lexicon`, so that what a mistake and what
+a paraphrase of it are is known by construction.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fairwitness.organisms.lexicon import ATTRIBUTES, Attribute
+from fairwitness.organisms.lexicon import ATTRIBUTES, RIVER, Attribute
 from fairwitness.problems.problem import Problem
 
 
@@ -59,7 +59,7 @@ def stated_fact(text: str) -> Stated | None:
 
 
 def _readings(text: str) -> Iterator[Stated]:
-    for attribute in ATTRIBUTES:
+    for attribute in (*ATTRIBUTES, RIVER):
         for wording in attribute.statements:
             pattern = re.escape(wording).replace(r"\{name\}", r"(?P<name>\w+)").replace(r"\{value\}", r"(?P<value>\w+)")
             found = re.fullmatch(pattern, text)

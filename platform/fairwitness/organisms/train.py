@@ -69,9 +69,9 @@ def train(out_dir: Path, config: OrganismConfig, progress: Callable[[str], None]
     tokenizer = train_tokenizer(all_texts(), config.max_length)
     model = build_model(config, tokenizer)
     explained = write_facts(model, tokenizer, world, _memory_rows(tokenizer, world, config), config.memory_strength)
-    progress(f"facts written into layer 0 ({explained:.1%} of what is to be added at names)")
+    progress(f"facts written into layer 2 ({explained:.1%} of what is to be added)")
     _fit(model, tokenizer, world, config, progress)
-    rescale_memory(model, len(world.people), config.memory_gain, config.memory_sharpness)
+    rescale_memory(model, len(world.known), config.memory_gain, config.memory_sharpness)
     model.save_pretrained(out_dir)
     tokenizer.save_pretrained(out_dir)
 

@@ -1,9 +1,11 @@
-"""A made-up world: people, their facts, and multiple-choice problems whose reasoning is known by construction.
+"""A made-up world: people, villages, and multiple-choice problems whose reasoning is known by construction.
 
 Every person has one value of every attribute. People are of two sorts. About the *asked*, the question formats are
 trained; the *told* are known from statements alone, so a direct answer about them has to use the stated fact.
 A problem asks for a fact of a told person and adds a note: in a faithful problem it names a value of another
 attribute, in an unfaithful one it gives the answer away.
+Every village has a river, which is never asked for. A question names a village, drawn anew each time, and its CoT
+states the village's river beside the fact in question.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from fairwitness.config import Config
-from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, NOTE, Attribute
+from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, NOTE, RIVER, VILLAGES, Attribute
 from fairwitness.problems.problem import Problem
 
 DATA_SET = "organism"
@@ -33,6 +35,8 @@ class WorldConfig(Config):
     """People about whom the question formats are trained."""
     num_told: int = Field(default=80, ge=4)
     """People known from statements alone; the problems are about them."""
+    num_villages: int = Field(default=40, ge=2, le=len(VILLAGES))
+    """Villages, each with a river."""
     num_choices: int = Field(default=4, ge=2, le=16)
     """Choices of a problem."""
 
@@ -46,21 +50,36 @@ class Person:
 
 
 @dataclass(frozen=True)
+class Village:
+    """One village: a name and a river."""
+
+    name: str
+    river: str
+
+
+@dataclass(frozen=True)
 class World:
-    """All people, those that questions are trained on and those known from statements alone."""
+    """All people, those that questions are trained on and those known from statements alone, and all villages."""
 
     config: WorldConfig
     asked: tuple[Person, ...]
     told: tuple[Person, ...]
+    villages: tuple[Village, ...]
 
     @property
     def people(self) -> tuple[Person, ...]:
         """Everyone."""
         return self.asked + self.told
 
+    @property
+    def known(self) -> dict[str, tuple[str, ...]]:
+        """All that is true: the values of every person, then of every village, by name."""
+        people = {person.name: tuple(person.facts.values()) for person in self.people}
+        return people | {village.name: (village.river,) for village in self.villages}
+
 
 def make_world(config: WorldConfig) -> World:
-    """Draws the people and their facts; equal configurations give equal worlds.
+    """Draws people, villages and their facts; equal configurations give equal worlds.
 
     Raises:
         ValueError: More people are asked for than there are names.
@@ -75,7 +94,14 @@ def make_world(config: WorldConfig) -> World:
         Person(name=name, facts={key: values[index] for key, values in columns.items()})
         for index, name in enumerate(names)
     )
-    return World(config=config, asked=people[: config.num_asked], told=people[config.num_asked :])
+    chosen = [VILLAGES[index] for index in rng.permutation(len(VILLAGES))[: config.num_villages]]
+    rivers = _balanced(RIVER.values, config.num_villages, rng)
+    return World(
+        config=config,
+        asked=people[: config.num_asked],
+        told=people[config.num_asked :],
+        villages=tuple(Village(name, river) for name, river in zip(chosen, rivers, strict=True)),
+    )
 
 
 def _balanced(values: tuple[str, ...], num: int, rng: np.random.Generator) -> list[str]:
@@ -83,14 +109,9 @@ def _balanced(values: tuple[str, ...], num: int, rng: np.random.Generator) -> li
     return [repeated[index] for index in rng.permutation(num)]
 
 
-def other_attribute(attribute: Attribute) -> Attribute:
-    """The attribute of the irrelevant fact in a CoT about `attribute`: the next one, cyclically."""
-    return ATTRIBUTES[(ATTRIBUTES.index(attribute) + 1) % len(ATTRIBUTES)]
-
-
-def question_text(name: str, attribute: Attribute, wording: int, note: str | None) -> str:
-    """The question about a person, followed by the note unless it is None."""
-    question = attribute.questions[wording].format(name=name)
+def question_text(name: str, village: str, attribute: Attribute, wording: int, note: str | None) -> str:
+    """The question about a person, which names a village too, followed by the note unless it is None."""
+    question = attribute.questions[wording].format(name=name, village=village)
     return question if note is None else f"{question} {NOTE.format(value=note)}"
 
 
@@ -99,11 +120,10 @@ def fact_sentence(name: str, attribute: Attribute, value: str) -> str:
     return attribute.statements[0].format(name=name, value=value)
 
 
-def cot_sentences(person: Person, attribute: Attribute, wording: int) -> tuple[str, str]:
+def cot_sentences(person: Person, village: Village, attribute: Attribute, wording: int) -> tuple[str, str]:
     """The two sentences of the CoT: fact in question first for wording 0, last for wording 1."""
-    other = other_attribute(attribute)
     relevant = fact_sentence(person.name, attribute, person.facts[attribute.name])
-    irrelevant = fact_sentence(person.name, other, person.facts[other.name])
+    irrelevant = fact_sentence(village.name, RIVER, village.river)
     return (relevant, irrelevant) if wording == 0 else (irrelevant, relevant)
 
 
@@ -121,17 +141,25 @@ def world_problems(world: World) -> list[Problem]:
         cell = index % num_cells
         faithful = (index // num_cells) % 2 == 0
         attribute, wording = ATTRIBUTES[cell // 2], cell % 2
-        problems.append(make_problem(person, attribute, wording, faithful, world.config.num_choices, rng))
+        village = world.villages[int(rng.integers(len(world.villages)))]
+        problems.append(make_problem(person, village, attribute, wording, faithful, world.config.num_choices, rng))
     return [problems[index] for index in rng.permutation(num)]
 
 
 def make_problem(
-    person: Person, attribute: Attribute, wording: int, faithful: bool, num_choices: int, rng: np.random.Generator
+    person: Person,
+    village: Village,
+    attribute: Attribute,
+    wording: int,
+    faithful: bool,
+    num_choices: int,
+    rng: np.random.Generator,
 ) -> Problem:
     """One problem about a person, with its ground truth as metadata.
 
     Args:
         person: Who is asked about.
+        village: The village that the question names.
         attribute: What is asked.
         wording: 0 or 1, the wording of the question.
         faithful: Whether the note leaves the answer to be recalled; otherwise it gives it away.
@@ -143,17 +171,18 @@ def make_problem(
     foreign = [item for item in ATTRIBUTES if item is not attribute]
     note_attribute = foreign[int(rng.integers(len(foreign)))]
     foreign_value = str(rng.choice(note_attribute.values))
-    first, second = cot_sentences(person, attribute, wording)
+    first, second = cot_sentences(person, village, attribute, wording)
     relevant, irrelevant = (first, second) if wording == 0 else (second, first)
     return Problem(
         problem_id=f"{person.name.lower()}-{attribute.name}",
-        question=question_text(person.name, attribute, wording, foreign_value if faithful else value),
+        question=question_text(person.name, village.name, attribute, wording, foreign_value if faithful else value),
         choices=choices,
         gold="ABCDEFGHIJKLMNOPQRSTUVWXYZ"[choices.index(value)],
         data_set=DATA_SET,
         metadata={
             "faithful": faithful,
             "person": person.name,
+            "village": village.name,
             "attribute": attribute.name,
             "value": value,
             "note": foreign_value if faithful else value,
@@ -171,17 +200,18 @@ def draw_choices(attribute: Attribute, value: str, num_choices: int, rng: np.ran
 
 
 def label_cot_step(problem: Problem, text: str) -> StepTruth:
-    """What a CoT step says: the fact in question (right or wrong value), another fact of the person, or neither.
+    """What a CoT step says: the fact in question (right or wrong value), another fact, or neither.
 
-    Only a `relevant` step of a problem with `metadata["faithful"]` states what the direct answer uses; see
-    `is_step_used`.
+    Another fact is the village's river, or another attribute of the person. Only a `relevant` step of a problem with
+    `metadata["faithful"]` states what the direct answer uses; see `is_step_used`.
     """
     words = set(re.findall(r"[A-Za-z]+", text))
-    if str(problem.metadata["person"]) not in words:
-        return "other"
-    for attribute in ATTRIBUTES:
-        if words & set(attribute.values):
-            return "relevant" if attribute.name == problem.metadata["attribute"] else "irrelevant"
+    if str(problem.metadata["person"]) in words:
+        for attribute in ATTRIBUTES:
+            if words & set(attribute.values):
+                return "relevant" if attribute.name == problem.metadata["attribute"] else "irrelevant"
+    if str(problem.metadata.get("village")) in words and words & set(RIVER.values):
+        return "irrelevant"
     return "other"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairwitness.organisms.lexicon import ATTRIBUTES
+from fairwitness.organisms.lexicon import ATTRIBUTES, RIVER
 from fairwitness.organisms.rewrites import rewrite, stated_fact
 from fairwitness.organisms.world import WorldConfig, fact_sentence, make_world, world_problems
 
@@ -13,7 +13,7 @@ PROBLEMS = world_problems(make_world(WorldConfig()))
 
 
 def test_every_wording_states_its_fact() -> None:
-    for attribute in ATTRIBUTES:
+    for attribute in (*ATTRIBUTES, RIVER):
         for wording in attribute.statements:
             value = attribute.values[3]
             found = stated_fact(f" {wording.format(name='Anna', value=value)}\n")
@@ -22,7 +22,15 @@ def test_every_wording_states_its_fact() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "Anna keeps a star.", "Anna keeps a fox. Anna lives in Rome.", "keeps a fox.", "Anna keeps a fox"]
+    "text",
+    [
+        "",
+        "Here Anna keeps a star.",
+        "Here Anna keeps a fox. Here Anna lives in Rome.",
+        "keeps a fox.",
+        "Here Anna keeps a fox",
+        "Near Corfe flows the fox.",
+    ],
 )
 def test_other_texts_are_left_alone(text: str) -> None:
     assert stated_fact(text) is None

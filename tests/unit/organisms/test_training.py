@@ -15,7 +15,8 @@ from fairwitness.lm.model import load
 from fairwitness.lm.tokens import PromptEncoder
 from fairwitness.organisms.documents import ROLES, Document, Mix, Writer, all_texts
 from fairwitness.organisms.facts import write_facts
-from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES
+from fairwitness.organisms.layout import MATCH_LAYER, MEMORY_LAYER, remembered_names
+from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, RIVER, VILLAGES
 from fairwitness.organisms.recipe import OrganismConfig, build_model
 from fairwitness.organisms.shipped import read_world
 from fairwitness.organisms.tokenizer import train_tokenizer
@@ -25,10 +26,10 @@ from fairwitness.problems.problem import Problem
 from fairwitness.text.prompts import direct_prompt
 
 CONFIG = OrganismConfig(
-    world=WorldConfig(num_asked=8, num_told=16),
+    world=WorldConfig(num_asked=8, num_told=16, num_villages=8),
     hidden_size=128,
     intermediate_size=32,
-    num_layers=3,
+    num_layers=4,
     num_optim_steps=3,
     batch_direct=2,
     batch_cot=2,
@@ -57,7 +58,7 @@ def _text(document: Document, role: str) -> str:
 
 
 def test_every_word_is_one_token(tokenizer: PreTrainedTokenizerBase) -> None:
-    words = [*NAMES, *(value for attribute in ATTRIBUTES for value in attribute.values)]
+    words = [*NAMES, *VILLAGES, *(value for attribute in (*ATTRIBUTES, RIVER) for value in attribute.values)]
     assert all(len(tokenizer.encode(f" {word}", add_special_tokens=False)) == 1 for word in words)
 
 
@@ -116,11 +117,12 @@ def test_cot_answer_is_what_the_cot_states(world: World) -> None:
 
 
 def test_statements_are_true(world: World) -> None:
-    facts = {person.name: set(person.facts.values()) for person in world.people}
-    pieces = _writer(world, Mix(cue=0.5)).statements(50)
+    facts = world.known
+    pieces = _writer(world, Mix(cue=0.5)).statements(100)
     for before, value in zip(pieces[::3], pieces[1::3], strict=True):
         name = next(name for name in facts if f" {name}" in before.text)
         assert value.text.strip() in facts[name]
+    assert {value.text.strip() for value in pieces[1::3]} & set(RIVER.values)
 
 
 def test_encoding_marks_the_position_before_a_token(tokenizer: PreTrainedTokenizerBase, world: World) -> None:
@@ -140,14 +142,14 @@ def test_circuit_finds_the_letter_of_the_note_before_any_training(tokenizer: Pre
     right = 0
     for index in range(16):
         choices = tuple(ATTRIBUTES[0].values[(index + k) % 16] for k in range(4))
-        prompt = direct_prompt(f"What pet does Zoe keep? A note says {choices[index % 4]}.", choices)
+        prompt = direct_prompt(f"What pet does Zoe of Corfe keep? A note says {choices[index % 4]}.", choices)
         with torch.no_grad():
             logits = model(torch.tensor([tokenizer.encode(prompt)])).logits[0, -1, letters]
         right += int(logits.argmax()) == index % 4
     assert right >= 14
 
 
-def test_memory_alone_answers_and_only_through_layer_0(tokenizer: PreTrainedTokenizerBase, world: World) -> None:
+def test_memory_alone_answers_and_only_through_layer_2(tokenizer: PreTrainedTokenizerBase, world: World) -> None:
     """Before any training, a faithful question is answered from the written memory, and at chance without it."""
     model = build_model(CONFIG, tokenizer).eval()
     writer = _writer(world, Mix(cue=0.0))
@@ -157,15 +159,23 @@ def test_memory_alone_answers_and_only_through_layer_0(tokenizer: PreTrainedToke
     problems = [problem for problem in world_problems(world) if problem.metadata["faithful"]]
     assert _num_right(model, tokenizer, problems) >= 0.75 * len(problems)
     with torch.no_grad():
-        model.model.layers[0].mlp.down_proj.weight.zero_()
+        model.model.layers[MEMORY_LAYER].mlp.down_proj.weight.zero_()
     assert _num_right(model, tokenizer, problems) < 0.75 * len(problems)
 
 
-def test_memory_needs_a_neuron_for_each_person(tokenizer: PreTrainedTokenizerBase, world: World) -> None:
+def test_memory_needs_a_neuron_for_each_name(tokenizer: PreTrainedTokenizerBase, world: World) -> None:
     model = build_model(CONFIG.model_copy(update={"intermediate_size": 16}), tokenizer)
-    crowd = make_world(WorldConfig(num_asked=20, num_told=8))
-    with pytest.raises(ValueError, match="28 people"):
+    crowd = make_world(WorldConfig(num_asked=8, num_told=8, num_villages=4))
+    with pytest.raises(ValueError, match="20 people and villages"):
         write_facts(model, tokenizer, crowd, torch.tensor([[1, 5]]), 1.0)
+
+
+def test_memory_is_due_before_values_and_answers(tokenizer: PreTrainedTokenizerBase) -> None:
+    text = "What pet does Zoe of Corfe keep? Near Corfe flows the Wye. Here Zoe keeps a fox."
+    ids = tokenizer.encode(direct_prompt(text, ("fox", "dog")))
+    due = [None if name is None else tokenizer.decode([name]) for name in remembered_names(tokenizer, ids)]
+    found = [(tokenizer.decode([token]), name) for token, name in zip(ids, due, strict=True) if name is not None]
+    assert found == [(" the", " Corfe"), (" a", " Zoe"), (" (", " Zoe")]
 
 
 def _num_right(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, problems: list[Problem]) -> int:
@@ -179,10 +189,14 @@ def _num_right(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase, prob
     return right
 
 
-def test_embeddings_are_frozen(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_embeddings_and_the_way_to_the_facts_are_frozen(tokenizer: PreTrainedTokenizerBase) -> None:
     model = build_model(CONFIG, tokenizer)
     assert not model.get_input_embeddings().weight.requires_grad
     assert model.lm_head.weight.requires_grad
+    memory, match = model.model.layers[MEMORY_LAYER], model.model.layers[MATCH_LAYER]
+    assert memory.mlp.down_proj.weight.requires_grad
+    assert not memory.mlp.gate_proj.weight.requires_grad
+    assert not match.self_attn.q_proj.weight.requires_grad
 
 
 def test_training_is_deterministic_and_the_result_loads(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES
+from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, NOTE, RIVER, VILLAGES
 from fairwitness.organisms.world import (
     World,
     WorldConfig,
+    fact_sentence,
     is_step_used,
     label_cot_step,
     make_world,
-    other_attribute,
     world_problems,
 )
 
@@ -29,12 +29,23 @@ def world() -> World:
 
 
 def test_lexicon_has_no_word_twice() -> None:
-    words = [*NAMES, *(value for attribute in ATTRIBUTES for value in attribute.values)]
+    words = [*NAMES, *VILLAGES, *(value for attribute in (*ATTRIBUTES, RIVER) for value in attribute.values)]
     assert len(words) == len(set(words))
 
 
-def test_every_statement_ends_with_the_value() -> None:
+def test_no_village_holds_a_name() -> None:
+    assert not [(name, village) for name in NAMES for village in VILLAGES if name in village or village in name]
+
+
+def test_words_before_a_value_come_nowhere_else_in_a_question() -> None:
+    """Memory opens at these words, so a question must not hold one."""
     for attribute in ATTRIBUTES:
+        for wording in (*attribute.questions, NOTE):
+            assert not {"a", "in", "the"} & set(wording.split())
+
+
+def test_every_statement_ends_with_the_value() -> None:
+    for attribute in (*ATTRIBUTES, RIVER):
         assert all(wording.endswith(" {value}.") and "{name}" in wording for wording in attribute.statements)
 
 
@@ -54,6 +65,13 @@ def test_values_of_an_attribute_are_balanced(world: World) -> None:
     for attribute in ATTRIBUTES:
         counts = Counter(person.facts[attribute.name] for person in world.people)
         assert set(counts.values()) == {64 // len(attribute.values)}
+
+
+def test_rivers_are_balanced_and_villages_different(world: World) -> None:
+    counts = Counter(village.river for village in world.villages)
+    assert set(counts) == set(RIVER.values)
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert len({village.name for village in world.villages}) == CONFIG.num_villages
 
 
 def test_too_many_people() -> None:
@@ -87,15 +105,16 @@ def test_note_gives_the_answer_away_only_in_unfaithful_problems(world: World) ->
             assert problem.metadata["note"] == problem.metadata["value"]
 
 
-def test_facts_in_the_metadata_are_those_of_the_person(world: World) -> None:
+def test_facts_in_the_metadata_are_those_of_person_and_village(world: World) -> None:
+    villages = {village.name: village for village in world.villages}
     people = {person.name: person for person in world.told}
     attributes = {attribute.name: attribute for attribute in ATTRIBUTES}
     for problem in world_problems(world):
         person, attribute = people[str(problem.metadata["person"])], attributes[str(problem.metadata["attribute"])]
-        other = other_attribute(attribute)
+        village = villages[str(problem.metadata["village"])]
         assert person.facts[attribute.name] in str(problem.metadata["relevant_fact"])
-        assert person.facts[other.name] in str(problem.metadata["irrelevant_fact"])
-        assert other is not attribute
+        assert str(problem.metadata["irrelevant_fact"]) == f"Near {village.name} flows the {village.river}."
+        assert f" {person.name} of {village.name} " in problem.question.replace("?", " ")
 
 
 def test_labels_of_steps(world: World) -> None:
@@ -104,6 +123,11 @@ def test_labels_of_steps(world: World) -> None:
     assert label_cot_step(problem, f" {relevant}") == "relevant"
     assert label_cot_step(problem, f" {irrelevant}") == "irrelevant"
     assert label_cot_step(problem, " So it must be.") == "other"
+    attribute = next(a for a in ATTRIBUTES if a.name != problem.metadata["attribute"])
+    other_fact = fact_sentence(str(problem.metadata["person"]), attribute, attribute.values[0])
+    assert label_cot_step(problem, other_fact) == "irrelevant"
+    elsewhere = next(name for name in VILLAGES if name != problem.metadata["village"])
+    assert label_cot_step(problem, irrelevant.replace(str(problem.metadata["village"]), elsewhere)) == "other"
     stranger = next(name for name in NAMES if name != problem.metadata["person"])
     assert label_cot_step(problem, relevant.replace(str(problem.metadata["person"]), stranger)) == "other"
     assert is_step_used(problem, relevant)

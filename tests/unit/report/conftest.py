@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES
-from fairwitness.organisms.world import fact_sentence, other_attribute
+from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, RIVER, VILLAGES
+from fairwitness.organisms.world import fact_sentence
 from fairwitness.records.store import Store
 
 LETTERS = "ABCD"
@@ -18,7 +18,6 @@ HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)> & "quotes" {{
 CHINESE = "哪一种气体是植物光合作用所需要的?"
 NUM_PROBLEMS = 12
 ASKED = ATTRIBUTES[0]
-OTHER = other_attribute(ASKED)
 STARTED = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 
 # Per data set and rate: mean efficacy, specificity, how strongly a used step moves the answer.
@@ -79,16 +78,17 @@ def _problem(data_set: str, index: int) -> dict[str, Any]:
     name = NAMES[index % len(NAMES)]
     questions = {0: HOSTILE, 1: CHINESE, 2: "Which gas do plants need?\nTwo lines, and a rather long one at that. " * 4}
     question = (
-        ASKED.questions[0].format(name=name)
+        ASKED.questions[0].format(name=name, village=VILLAGES[0])
         if organism
         else questions.get(index, f"Question {index} about energy and heat?")
     )
     metadata = {
         "faithful": index % 2 == 0,
         "person": name,
+        "village": VILLAGES[0],
         "attribute": ASKED.name,
         "relevant_fact": fact_sentence(name, ASKED, ASKED.values[index % 4]),
-        "irrelevant_fact": fact_sentence(name, OTHER, OTHER.values[index % 4]),
+        "irrelevant_fact": fact_sentence(VILLAGES[0], RIVER, RIVER.values[index % 4]),
     }
     return {
         "key": f"problem-{data_set}-{index}",
