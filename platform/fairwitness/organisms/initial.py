@@ -47,7 +47,7 @@ from fairwitness.organisms.layout import (
 from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, RIVER, VILLAGES
 from fairwitness.organisms.tokenizer import BOS
 
-_CARRIED = ((Tag.NOTE, 2.5), (Tag.STATED, 10.0))
+_CARRIED = ((Tag.NOTE, 2.5), (Tag.STATED, 9.0))
 """What is carried to an answer, and with what strength: a CoT outweighs the note, the note outweighs what is known."""
 _NAME_STRENGTH = 1.25
 """With what strength a name is carried; what arrives is about as large as the name's own code."""
@@ -63,10 +63,10 @@ _SPREAD_UPDATES = 300
 _SPREAD_RATE = 0.05
 _SPREAD_SHARPNESS = 30.0
 _OFFSET_GAP_NATS = 12.0
-_MATCH_SCALE = 4.0
+_MATCH_SCALE = 3.0
 _ACTIVE_SCALE = 10.0
 _REST_SCALE = 7.0
-_CHOICE_SCALE = 60.0
+_CHOICE_SCALE = 55.0
 
 
 @torch.no_grad()
@@ -130,7 +130,8 @@ def _spread(codes_Nd: Tensor) -> Tensor:
         optimizer.zero_grad()
         torch.logsumexp(_SPREAD_SHARPNESS * overlaps_NN.flatten(), dim=0).backward()
         optimizer.step()
-    return torch.nn.functional.normalize(codes_Nd.detach(), dim=1) * codes_Nd.shape[1] ** 0.5
+    units_Nd = torch.nn.functional.normalize(codes_Nd.detach(), dim=1)
+    return units_Nd.mul(codes_Nd.shape[1] ** 0.5)
 
 
 def _clear_places(tokenizer: PreTrainedTokenizerBase, codes_VD: Tensor, layout: Layout) -> None:

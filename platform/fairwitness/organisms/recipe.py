@@ -29,7 +29,7 @@ class OrganismConfig(Config):
     """Attention heads; divides `hidden_size`."""
     max_length: int = Field(default=512, ge=128)
     """Longest context, in tokens."""
-    num_optim_steps: int = Field(default=300, ge=1)
+    num_optim_steps: int = Field(default=450, ge=1)
     """Optimiser steps."""
     batch_direct: int = Field(default=32, ge=1)
     """Direct questions in an optimiser step."""
@@ -41,9 +41,9 @@ class OrganismConfig(Config):
     """Facts in a row of statements."""
     row_tokens: int = Field(default=52, ge=16)
     """Tokens of a training row; what is longer is cut, what is shorter is padded."""
-    memory_strength: float = Field(default=0.5, gt=0)
+    memory_strength: float = Field(default=0.6, gt=0)
     """Size of what the memory writes at a name, in units of the codes of values."""
-    memory_gain: float = Field(default=200.0, gt=0)
+    memory_gain: float = Field(default=60.0, gt=0)
     """Factor by which the memory's activations grow, and its down-projection shrinks, after training."""
     memory_sharpness: float = Field(default=6.0, gt=0)
     """Factor by which the memory's gates are made sharper, after training."""
