@@ -15,7 +15,7 @@ from fairwitness.drafts.records import Ids
 from fairwitness.drafts.study import DraftStudy
 from fairwitness.errors import ModelError
 from fairwitness.fleet.pool import Pool
-from fairwitness.lm.continuation import Branch, Settings, Tree
+from fairwitness.lm.continuation import LENGTH, Branch, Settings, Tree
 from fairwitness.lm.inspect import read_hf_config
 
 NUM_SAMPLE = 4
@@ -24,7 +24,7 @@ NUM_NEW_TOKENS = 8
 """Tokens that each row generates in the longer of two measurements."""
 MOST_DRAFTS, MOST_ROWS = 2, 8
 """Rows of a measurement; more at once cost less each, so that what is scaled up stays an upper bound."""
-MADE_UP_TOKENS = 256
+MADE_UP_TOKENS = 128
 """Tokens of a draft that stands for one that the model is still to write, unless its limit is lower."""
 
 
@@ -100,6 +100,8 @@ def _trees(study: DraftStudy, sample: Sequence[_Sample], num_trees: int, rows_ea
 
 
 class _Timed(NamedTuple):
+    """Seconds of a measurement, and how many tokens its longest row took."""
+
     seconds: float
     num_tokens: int
 
@@ -107,8 +109,8 @@ class _Timed(NamedTuple):
 def _rates(study: DraftStudy, pool: Pool, trees: tuple[Tree, ...]) -> _Rates:
     short, long = (_run(study, pool, trees, num) for num in (1, NUM_NEW_TOKENS + 1))
     num_rows = sum(len(tree.branches) for tree in trees)
-    # Rows may end early, even all of them at once.
-    more = max(long.num_tokens - short.num_tokens, num_rows)
+    # Rows may end early, even all of them at once; what has ended costs as much until the last one has.
+    more = num_rows * max(long.num_tokens - short.num_tokens, 1)
     return _Rates(short.seconds / num_rows, max(0.0, long.seconds - short.seconds) / more)
 
 
@@ -118,7 +120,8 @@ def _run(study: DraftStudy, pool: Pool, trees: tuple[Tree, ...], num_tokens: int
     (outcome,) = pool.map(DraftSpec(study.model, config.engine), [ContinueItem(trees, settings)])
     if outcome.error is not None:
         raise ModelError(f"{study.label}: {outcome.error}")
-    return _Timed(outcome.duration_s, sum(len(one.ids) for tree in outcome.value for one in tree))
+    rows = [one for tree in outcome.value for one in tree]
+    return _Timed(outcome.duration_s, max(len(one.ids) + (one.finish != LENGTH) for one in rows))
 
 
 def _seconds_alone(study: DraftStudy, expected: Expected, rates: _Rates) -> float:
