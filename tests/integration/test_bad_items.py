@@ -94,3 +94,23 @@ def test_non_finite_loss_fails_its_task_only(
     assert all(row["probs"] == pytest.approx(expected[row["key"]], rel=1e-5) for row in rows if row["status"] == "ok")
     (run_row,) = rows_of(store_of(plain), "runs")
     assert (run_row["num_failed"], run_row["exit_code"]) == (len(failed), 1)
+
+
+def test_refused_records_are_named_in_the_terminal_before_and_during_the_run(
+    command: Command, plain: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "animals.jsonl"
+    good = [problem(number) for number in range(9)]
+    write_problems(path, [*good, *(problem(number, answer="Z") for number in range(9, 16))])
+    plain |= {"rates": [1e-3]}
+    dry = command(plain, dry=True)
+    assert [
+        line.partition(f"{path}:")[2].partition(" ")[0] for line in dry.out.splitlines() if ": refused: " in line
+    ] == [str(number) for number in range(10, 15)]
+    assert "field 'answer':" in dry.out
+    assert "and 2 more refused; the report of the run will name all" in dry.out
+    ended = command(plain)
+    named = [record.getMessage() for record in caplog.records if "refused" in record.getMessage()]
+    assert [line for line in dry.out.splitlines() if ": refused: " in line] == named[:5]
+    assert named[5].endswith("and 2 more refused; the report names all")
+    assert "refused records: 7" in ended.out

@@ -54,7 +54,7 @@ def study_import(
     files: Annotated[list[str], typer.Argument(help="CSV files of ratings.", metavar="RATINGS...")],
     rater: Annotated[str | None, typer.Option(help="Who rated, where a file does not say.")] = None,
 ) -> None:
-    """Takes ratings into the run. A line that cannot be used is named; the rest is taken."""
+    """Takes ratings into the run. A line that cannot be used is named (exit code 1); the rest is taken."""
 
     def act() -> int:
         from fairwitness.config import validate
@@ -66,7 +66,7 @@ def study_import(
             say(f"refused: {fault}", stream=sys.stderr)
         for line in _imported(found):
             say(line)
-        return 0
+        return found.exit_code
 
     raise typer.Exit(ended(act))
 

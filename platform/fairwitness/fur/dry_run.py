@@ -17,7 +17,7 @@ from fairwitness.fur.schedule import engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Study, prepare_studies
 from fairwitness.fur.sweep_config import StudyConfig
 from fairwitness.problems.problem import Problem
-from fairwitness.records.data_set import Loader
+from fairwitness.records.data_set import Loader, refusal_lines
 from fairwitness.records.progress import duration
 from fairwitness.records.run_dir import RunDirectory
 
@@ -54,6 +54,7 @@ def dry_run(config: StudyConfig, *, loaders: Mapping[str, Loader]) -> Iterator[s
     """
     yield f"dry run of {config.name}: reading models' settings and data sets; nothing is stored"
     studies = prepare_studies(config, loaders)
+    yield from refusal_lines((study.data for study in studies), "the report of the run will name all")
     actors = _number(config.pool.most_workers, "actor", "actors")
     place = RunDirectory(config.output.dir, config.name).path
     yield f"{_number(len(studies), 'study', 'studies')} for {actors}; the run would write to {place}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from fairwitness.fleet.factory import make_pool
@@ -9,11 +10,13 @@ from fairwitness.fur.study import prepare_studies
 from fairwitness.fur.study_job import StudyJob
 from fairwitness.fur.study_run import StudyRun
 from fairwitness.fur.sweep_config import FurSweepConfig
-from fairwitness.records.data_set import Loader
+from fairwitness.records.data_set import Loader, refusal_lines
 from fairwitness.records.job import JobResult, Reporter
 from fairwitness.records.run_dir import RunDirectory
 
 JOB = "fur_sweep"
+
+log = logging.getLogger(__name__)
 
 
 def run_sweep(config: FurSweepConfig, *, loaders: Mapping[str, Loader], report: Reporter) -> JobResult:
@@ -29,6 +32,8 @@ def run_sweep(config: FurSweepConfig, *, loaders: Mapping[str, Loader], report: 
         KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
     """
     studies = prepare_studies(config, loaders)
+    for line in refusal_lines((study.data for study in studies), "the report names all"):
+        log.warning("%s", line)
     run = RunDirectory(config.output.dir, config.name)
     with run.opened() as store:
         job = StudyJob(JOB, config, studies, run, store)

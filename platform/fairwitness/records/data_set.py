@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,9 @@ Loader = Callable[[DataConfig, int], LoadedProblems]
 """Loads a data set that another package makes, such as the organism's world."""
 
 Row = dict[str, Any]
+
+NUM_NAMED = 5
+"""Refused records of a data set that the terminal names one by one; all are stored."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,19 @@ def refused_row(name: str, revision: str, refused: Refused) -> Row:
         "status": "refused",
         "reason": str(refused),
     }
+
+
+def refusal_lines(data_sets: Iterable[DataSet], rest: str) -> Iterator[str]:
+    """Lines that name the first refused records of each data set by file, line and field.
+
+    Args:
+        data_sets: The data sets; one that comes again is named once.
+        rest: Where the rest is named, for a reader.
+    """
+    for name, refused in {data.loaded.name: data.loaded.refused for data in data_sets}.items():
+        yield from (f"{name}: refused: {one}" for one in refused[:NUM_NAMED])
+        if len(refused) > NUM_NAMED:
+            yield f"{name}: and {len(refused) - NUM_NAMED} more refused; {rest}"
 
 
 def _content(problem: Problem) -> list[object]:

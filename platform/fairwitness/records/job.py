@@ -115,6 +115,7 @@ class JobRun:
         count: Callable[[], Mapping[str, int]],
         studies: Sequence[Studied] = (),
         is_same: Callable[[Mapping[str, Any]], bool] | None = None,
+        announce: bool = True,
         **columns: Any,
     ) -> None:
         """Prepares; nothing is written yet.
@@ -129,6 +130,8 @@ class JobRun:
             studies: What it is about: their models, data sets and scopes are recorded.
             is_same: Whether an earlier configuration of the job on this run is of the same piece of work, so that this
                 call goes on with it; None where every one is.
+            announce: Off for a job that has nothing to go on with, such as an import: it says neither where results go
+                nor what changed since the last time.
             columns: Further columns of `runs`: cell_keys, and those that are not the studies' own.
         """
         self.config, self.dir, self.store = config, run, store
@@ -137,6 +140,7 @@ class JobRun:
         self.num_models_loaded = 0
         self._count = count
         self._is_same = is_same or (lambda _config: True)
+        self._announces = announce
         self.row = _row(job, config, run.name, studies) | columns
 
     @contextmanager
@@ -149,24 +153,29 @@ class JobRun:
         """
         rows = run_rows(self.store, self.row["job"])
         earlier = [row for row in rows if self._is_same(json.loads(row["config_json"]))]
-        self._announce(earlier)
+        if self._announces:
+            self._announce(earlier)
         self.config_path = self.dir.write_config(self.config, self.row["job"])
         self.row["mlflow_run_id"] = self.tracker.start(self.row, earlier)
         self._save("running")
         with self._ending():
             yield
 
-    def finish(self, report: Reporter, *, is_feasible: bool | None = None) -> JobResult:
+    def finish(
+        self, report: Reporter, *, is_feasible: bool | None = None, some_failed: bool | None = None
+    ) -> JobResult:
         """Records the end and reports.
 
         Args:
             report: Makes the report.
             is_feasible: Whether the outcome is feasible; None: the report says it.
+            some_failed: Whether the exit code is 1; None: where items failed.
 
         Raises:
             FairwitnessError: The report cannot be made; the row says so.
         """
-        code = EXIT_SOME_FAILED if self.counts()["failed"] else EXIT_DONE
+        failed = bool(self.counts()["failed"]) if some_failed is None else some_failed
+        code = EXIT_SOME_FAILED if failed else EXIT_DONE
         self._save("done", exit_code=code)
         with self._ending():
             reported = report(self.dir.path)

@@ -15,7 +15,7 @@ from fairwitness.fur.step_study.bins import bin_of
 from fairwitness.fur.step_study.ratings_file import ITEM, RATING, Rating, RatingsFile, read_ratings
 from fairwitness.fur.step_study.steps import Step, steps_by_item
 from fairwitness.problems.records import Refused
-from fairwitness.records.job import JobRun, Report
+from fairwitness.records.job import EXIT_DONE, EXIT_SOME_FAILED, JobRun, Report
 from fairwitness.records.keys import key_of
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
@@ -45,7 +45,7 @@ class Imported(NamedTuple):
     Attributes:
         num_new: Ratings that are new in the table.
         num_known: Lines that the table held already, with the same rating.
-        num_without: Lines whose step was not rated.
+        num_without: Steps of the files that have no rating now, of nobody; one whose only rating was refused has none.
         raters: Who rated, with how many ratings each.
         refused: Lines that were not taken, by file and line.
     """
@@ -55,6 +55,11 @@ class Imported(NamedTuple):
     num_without: int
     raters: Mapping[str, int]
     refused: tuple[Refused, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a line was refused, else 0."""
+        return EXIT_SOME_FAILED if self.refused else EXIT_DONE
 
 
 def import_ratings(config: StudyImportConfig) -> Imported:
@@ -71,21 +76,22 @@ def import_ratings(config: StudyImportConfig) -> Imported:
     files = [read_ratings(Path(name), rater=config.rater) for name in config.files]
     read = [rating for file in files for rating in file.ratings]
     with run.opened() as store:
-        steps = steps_by_item(store, {rating.item for rating in read})
+        steps = steps_by_item(store, {item for file in files for item in file.items})
         taking = _Taking(steps, stored_ratings(store))
         for rating in read:
             taking.take(rating)
-        if not steps:
+        if not any(rating.item in steps for rating in read):
             raise DataError(_no_step(config, read, files))
         refused = _in_order([*(fault for file in files for fault in file.refused), *taking.refused])
-        counts = Counter(ok=len(taking.rows), skipped=taking.num_without, refused=len(refused))
-        job = JobRun(JOB, config, run, store, TrackingConfig(enabled=False), count=lambda: counts)
+        num_without = len(set(steps) - taking.rated)
+        counts = Counter(ok=len(taking.rows), skipped=num_without, refused=len(refused))
+        job = JobRun(JOB, config, run, store, TrackingConfig(enabled=False), count=lambda: counts, announce=False)
         job.health["refused lines"] = [str(fault) for fault in refused[:MAX_NAMED]]
         with job.started():
             store.append("ratings", taking.rows)
-        job.finish(lambda _path: Report((), ()))
+        job.finish(lambda _path: Report((), ()), some_failed=bool(refused))
     raters = Counter(row["rater"] for row in taking.rows)
-    return Imported(len(taking.rows), taking.num_known, taking.num_without, dict(raters), refused)
+    return Imported(len(taking.rows), taking.num_known, num_without, dict(raters), refused)
 
 
 def stored_ratings(store: Store) -> dict[tuple[str, str], Row]:
@@ -101,7 +107,8 @@ class _Taking:
         self.steps, self.stored = steps, stored
         self.rows: list[Row] = []
         self.refused: list[Refused] = []
-        self.num_known = self.num_without = 0
+        self.num_known = 0
+        self.rated = {item for item, _rater in stored}
         self._seen: dict[tuple[str, str], Rating] = {}
 
     def take(self, rating: Rating) -> None:
@@ -112,7 +119,7 @@ class _Taking:
         if step is None:
             self._refuse(rating, ITEM, f"{rating.item!r} is no step of this run; was the form made from another run?")
         elif rating.rating is None:
-            self.num_without += 1
+            return
         elif earlier is not None:
             self._refuse(rating, ITEM, f"{rating.rater} rates {rating.item} twice; {_place(earlier)} counts")
         elif known is not None and known["rating"] != rating.rating:
@@ -120,6 +127,7 @@ class _Taking:
             self._refuse(rating, RATING, f"{rating.rater} {was}")
         else:
             self._seen[place] = rating
+            self.rated.add(rating.item)
             self.num_known += known is not None
             if known is None:
                 self.rows.append(rating_row(step, rating.rater, rating.rating, _place(rating)))

@@ -29,10 +29,17 @@ class Rating(NamedTuple):
 
 
 class RatingsFile(NamedTuple):
-    """What a file holds."""
+    """What a file holds.
+
+    Attributes:
+        ratings: Its lines, those without a rating included.
+        refused: Lines that cannot be used.
+        items: Names of all steps that it has a line for, refused lines included.
+    """
 
     ratings: list[Rating]
     refused: list[Refused]
+    items: frozenset[str]
 
 
 def read_ratings(path: Path, *, rater: str | None = None) -> RatingsFile:
@@ -53,7 +60,8 @@ def read_ratings(path: Path, *, rater: str | None = None) -> RatingsFile:
     default = rater or (path.stem if path.name != SHEET_NAME else None)
     lines = [_rating(path, record, default) for record in found.records]
     faults = [line for line in lines if isinstance(line, Refused)]
-    return RatingsFile([line for line in lines if isinstance(line, Rating)], [*found.refused, *faults])
+    items = frozenset(map(_item, found.records)) - {""}
+    return RatingsFile([line for line in lines if isinstance(line, Rating)], [*found.refused, *faults], items)
 
 
 def _read(source: str, data: bytes, form: TextFormat) -> Iterator[Entry]:
@@ -76,8 +84,12 @@ def _check_columns(path: Path, names: list[str]) -> None:
     )
 
 
+def _item(record: Record) -> str:
+    return str(record.values[ITEM]).strip().casefold()
+
+
 def _rating(path: Path, record: Record, default: str | None) -> Rating | Refused:
-    item = record.values[ITEM].strip().casefold()
+    item = _item(record)
     rater = (record.values.get(RATER) or "").strip() or default
     if rater is None:
         raise DataError(

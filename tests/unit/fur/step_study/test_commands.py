@@ -49,7 +49,8 @@ def test_from_export_to_show(tmp_path: Path) -> None:
         writer.writerows({**row, "rating": str(1 + number % 5)} for number, row in enumerate(rows))
         writer.writerow({**rows[0], "item": "zzzzzzzzzz", "rating": "3"})
     taken = study("import", run_dir, filled)
-    assert taken.exit_code == 0, taken.output
+    assert taken.exit_code == 1, taken.output
+    assert "going on with" not in taken.output
     assert f"refused: {filled}:" in taken.output
     assert "'zzzzzzzzzz' is no step of this run" in taken.output
     assert f"{len(rows)} new ratings, 0 known before, 0 steps without a rating, refused lines: 1" in taken.output

@@ -102,6 +102,25 @@ def test_bad_lines_are_named_and_the_rest_is_taken(run_dir: Path, items: list[st
     assert "has 3 columns, the header names 2" in lines[5]
 
 
+def test_steps_without_a_rating_are_counted_not_lines(run_dir: Path, items: list[str], tmp_path: Path) -> None:
+    # Rated by one of two; left empty by both; refused for its rating; refused beside a good rating; no step of the run.
+    ann = write(tmp_path / "ann.csv", f"{items[0]},", f"{items[1]},", f"{items[2]},9", f"{items[3]},4", "zzzzzzzzzz,3")
+    bo = write(tmp_path / "bo.csv", f"{items[0]},5", f"{items[1]},", f"{items[3]},9")
+    found = take(run_dir, ann, bo)
+    assert (found.num_new, found.num_without, len(found.refused), found.exit_code) == (2, 2, 3, 1)
+    later = take(run_dir, write(tmp_path / "cy.csv", f"{items[0]},", f"{items[1]},2"))
+    assert (later.num_new, later.num_without, later.exit_code) == (1, 0, 0)
+
+
+def test_an_import_does_not_say_that_it_goes_on(
+    run_dir: Path, items: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "fairwitness"):
+        for number in (0, 1):
+            take(run_dir, write(tmp_path / "ann.csv", f"{items[number]},5"))
+    assert caplog.text == ""
+
+
 def test_doing_it_twice_changes_nothing_and_another_opinion_is_refused(
     run_dir: Path, items: list[str], tmp_path: Path
 ) -> None:
@@ -123,7 +142,7 @@ def test_the_import_is_recorded_and_the_sweep_stays_the_runs_job(
     take(run_dir, write(tmp_path / "ann.csv", f"{items[0]},5", "zzzzzzzzzz,3"))
     rows = Store(run_dir / "store", create=False).read("runs").to_pylist()
     (row,) = [row for row in rows if row["job"] == "study_import"]
-    assert (row["status"], row["num_ok"], row["num_refused"], row["exit_code"]) == ("done", 1, 1, 0)
+    assert (row["status"], row["num_ok"], row["num_refused"], row["exit_code"]) == ("done", 1, 1, 1)
     assert "zzzzzzzzzz" in json.loads(row["health_json"])["refused lines"][0]
     assert (run_dir / "config.study_import.yaml").exists()
     assert not (run_dir / "config.yaml").exists()
