@@ -5,19 +5,12 @@ from __future__ import annotations
 import functools
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from fairwitness.commands.run import RunPath
 from fairwitness.errors import StoreError
 from fairwitness.launch.common import ended, say
 
 app = typer.Typer()
-
-COLUMNS = (
-    *("model", "data set", "compared", "changed at", "n", "both", "first only", "second only", "neither"),
-    *("Jaccard", "same verdict, %"),
-)
 
 
 @app.command()
@@ -33,15 +26,9 @@ def overlap(run: RunPath) -> None:
         groups = method_groups(build_panels(found), functools.partial(rng_for, found))
         if not groups:
             raise StoreError(f"{run}: the run has one method; give the sweep several under `methods`")
-        table = Table(
-            "model", "data set", "compared", "changed at", "n", "both", "first only", "second only", "neither"
-        )
-        for name in ("Jaccard", "same verdict, %"):
-            table.add_column(name)
         for line in overlap_lines(groups):
-            table.add_row(*line)
-        Console().print(table)
-        say("The first method is the one named first. n: problems that count under both, each at its chosen rate.")
+            say(line)
+        say("The first method is the one named first. Problems: those that count under both, each at its chosen rate.")
         return 0
 
     raise typer.Exit(ended(act))

@@ -94,9 +94,11 @@ def study_show(run: RunPath) -> None:
 
 
 def _exported(found: Exported) -> Iterator[str]:
+    from fairwitness.report.format import rate
+
     for group, bins in found.drawn:
         parts = ", ".join(f"{len(part.chosen)} {part.bin}" for part in bins)
-        yield f"{group.label}, rate {group.lr:g}: {parts}"
+        yield f"{group.label}, rate {rate(group.lr)}: {parts}"
         for part in (part for part in bins if part.is_short):
             yield f"  {part.bin}: {part.wanted} wanted, {part.available} there"
     for group in found.empty:

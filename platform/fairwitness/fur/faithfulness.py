@@ -16,6 +16,7 @@ import pandas as pd
 
 from fairwitness.fur.step_results import measured_rows, problem_results, step_results
 from fairwitness.stats.bootstrap import LEVEL, Estimate, cluster_mean, undefined
+from fairwitness.text.numbers import shown_rate
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,7 @@ def choose_rate(cells: Sequence[CellFaithfulness], *, min_specificity: float = 9
     kept, value, nearest = max(rated, key=lambda item: (round(item[0], 11), item[1], -item[2].lr))
     reason = (
         f"No feasible rate: none of {len(cells)} keeps specificity at {min_specificity:g} or above after rounding; "
-        f"nearest miss {_short(nearest.lr)} with specificity {100 * kept:.1f} and efficacy {100 * value:.1f}."
+        f"nearest miss {shown_rate(nearest.lr)} with specificity {100 * kept:.1f} and efficacy {100 * value:.1f}."
     )
     return Infeasible(nearest, reason)
 
@@ -226,7 +227,3 @@ def _estimate(
 def _num_held_out(iterations: pd.DataFrame) -> int:
     known = iterations["num_held_out"].dropna()
     return max(1, int(known.min())) if len(known) else 1
-
-
-def _short(lr: float) -> str:
-    return f"{lr:g}".replace("e-0", "e-")

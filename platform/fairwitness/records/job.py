@@ -21,7 +21,7 @@ from fairwitness.errors import FairwitnessError
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.records.data_set import DataSet
 from fairwitness.records.keys import code_revision
-from fairwitness.records.run_dir import RunDirectory, describe_changes, run_rows
+from fairwitness.records.run_dir import RunDirectory, describe_changes, describe_harmless, run_rows
 from fairwitness.records.store import Store
 from fairwitness.records.tracker import Tracker, TrackingConfig
 from fairwitness.redact import redact
@@ -218,6 +218,8 @@ class JobRun:
         log.info("going on with run %s; finished tasks are not run again", self.dir.name)
         for change in changes:
             log.warning("changed since the last time: %s", change)
+        if harmless := describe_harmless(earlier[-1], self.row):
+            log.info("changed since the last time, without effect on results: %s", harmless)
 
     def _end(self, status: str, code: int, reason: str) -> None:
         self._save(status, exit_code=code, reason=reason)

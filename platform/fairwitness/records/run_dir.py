@@ -26,6 +26,9 @@ from fairwitness.redact import redact
 MAKERS = ("fur_sweep", "lr_search", "fur_import", "draft_faithfulness")
 """Jobs that make a run; any other job adds to one that is there."""
 
+WITHOUT_EFFECT = ("engine", "pool", "tracking")
+"""Groups of settings that change no result."""
+
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 
 RunName = Annotated[str, Field(pattern=_NAME.pattern)]
@@ -194,6 +197,8 @@ def run_rows(store: Store, *jobs: str) -> list[dict[str, Any]]:
 def describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """What differs between two rows of `runs`, in sentences for the user; empty when a resumed job is the same.
 
+    Settings without effect on results are left to `describe_harmless`.
+
     Results measured under other settings, model, data or code have other keys: they stay in the store, and the work
     is done anew.
 
@@ -201,9 +206,11 @@ def describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
         before: The last row of `runs`.
         after: The row of the job that starts now.
     """
-    old, new = (_flatten(json.loads(row["config_json"])) for row in (before, after))
+    old, new = _settings(before), _settings(after)
     lines = [
-        f"{key}: {_shown(old, key)} → {_shown(new, key)}" for key in sorted({*old, *new}) if _differs(old, new, key)
+        f"{key}: {_shown(old, key)} → {_shown(new, key)}"
+        for key in _changed_keys(old, new)
+        if _group(key) not in WITHOUT_EFFECT
     ]
     for column, what in (("models", "model"), ("data_sets", "data set")):
         was, now = set(before.get(column) or ()), set(after.get(column) or ())
@@ -212,6 +219,34 @@ def describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
     if before.get("code_revision") != after.get("code_revision"):
         lines.append(f"code: {before.get('code_revision')} → {after.get('code_revision')}")
     return lines
+
+
+def describe_harmless(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """The changed settings that have no effect on results, in one line: `pool (kind, max_actors)`; empty if none.
+
+    Args:
+        before: The last row of `runs`.
+        after: The row of the job that starts now.
+    """
+    changed: dict[str, list[str]] = {}
+    for key in _changed_keys(_settings(before), _settings(after)):
+        if _group(key) in WITHOUT_EFFECT:
+            changed.setdefault(_group(key), []).append(key.partition(".")[2])
+    return ", ".join(
+        f"{group} ({', '.join(filter(None, keys))})" if any(keys) else group for group, keys in changed.items()
+    )
+
+
+def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
+    return _flatten(json.loads(row["config_json"]))
+
+
+def _changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return [key for key in sorted({*old, *new}) if _differs(old, new, key)]
+
+
+def _group(key: str) -> str:
+    return key.partition(".")[0]
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:

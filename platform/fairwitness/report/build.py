@@ -46,7 +46,7 @@ class ReportPaths:
             problems carry a ground truth; overlap where the run has several methods; baselines, judgements and
             capability where there are any.
         plots: Figures as SVG, by panel.
-        findings: What a reader should take away, a line per model and data set.
+        findings: What a reader should take away per model and data set: its name, and under it a line per sentence.
         is_feasible: Whether the rule selects a rate for some model and data set.
         cautions: What makes the findings doubtful, a line per model, data set and caution.
     """
@@ -87,7 +87,9 @@ def build_report(run_dir: Path) -> ReportPaths:
     page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], extras)
     findings = [finding(p, found[p.slug], h) for p, h in zip(panels, healths, strict=True)]
     feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
-    return _write(run_dir, page, tables, plots, findings, is_feasible=feasible)
+    cautions = [_line(one, caution) for one in findings for caution in one.cautions]
+    cautions += extras.judged.cautions if extras.judged else []
+    return _write(run_dir, page, tables, plots, findings, cautions, is_feasible=feasible)
 
 
 def _problems(run: Run) -> dict[str, Problem]:
@@ -122,7 +124,7 @@ def _tables(
 
 def _line(found: Finding, *sentences: str) -> str:
     method = f" ({found.method})" if found.method else ""
-    return f"{found.model} on {found.data_set}{method}: {' '.join(sentences)}"
+    return " ".join((f"{found.model} on {found.data_set}{method}:", *sentences))
 
 
 def _extra_tables(extras: Extras) -> dict[str, pd.DataFrame]:
@@ -141,6 +143,7 @@ def _write(
     tables: Mapping[str, pd.DataFrame],
     plots: Mapping[str, str],
     findings: Sequence[Finding],
+    cautions: Sequence[str],
     *,
     is_feasible: bool,
 ) -> ReportPaths:
@@ -151,9 +154,9 @@ def _write(
             html=run_dir / "report.html",
             csv={name: run_dir / "csv" / f"{name}.csv" for name in tables},
             plots={name: run_dir / "plots" / f"{name}.svg" for name in plots},
-            findings=tuple(_line(one, *one.sentences) for one in findings),
+            findings=tuple("\n  ".join((_line(one), *one.sentences)) for one in findings),
             is_feasible=is_feasible,
-            cautions=tuple(_line(one, caution) for one in findings for caution in one.cautions),
+            cautions=tuple(cautions),
         )
         for name, table in tables.items():
             replace_file(paths.csv[name], as_csv(table))

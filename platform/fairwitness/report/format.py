@@ -6,6 +6,8 @@ import math
 from datetime import datetime
 from typing import Any
 
+from fairwitness.text.numbers import shown_rate
+
 NOTHING = "–"
 MINUS = "−"
 
@@ -36,10 +38,7 @@ def signed(value: Any, digits: int = 2) -> str:
 
 def rate(lr: Any) -> str:
     """A learning rate in short scientific notation: 3e-5."""
-    if is_missing(lr):
-        return NOTHING
-    mantissa, exponent = f"{float(lr):.3e}".split("e")
-    return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return NOTHING if is_missing(lr) else shown_rate(float(lr))
 
 
 def count(value: Any) -> str:

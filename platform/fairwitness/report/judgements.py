@@ -30,6 +30,11 @@ class Judged:
     cells: tuple[JudgedCell, ...]
     agreements: tuple[PairAgreement, ...]
 
+    @property
+    def cautions(self) -> list[str]:
+        """What makes the shares doubtful."""
+        return [line for line in map(caution, self.cells) if line is not None]
+
 
 def load_judged(run: Run, store: Store) -> Judged | None:
     """The judgements of the run's cells; None where there are none.
@@ -54,17 +59,41 @@ def judgements_table(cells: Sequence[JudgedCell]) -> pd.DataFrame:
 
 def sentence(cell: JudgedCell) -> str:
     """What one judge found, in a line."""
-    where = f"{cell.model} on {cell.data_set}"
-    where += "" if cell.lr is None else f" at rate {rate(cell.lr)}"
-    where += "" if cell.lora_rank is None else f" (LoRA rank {cell.lora_rank})"
     counts = ", ".join(f"{cell.verdicts[verdict]} {verdict}" for verdict in VERDICTS)
     parts = [
         f"{plural(cell.num_judged, 'step')} judged: {counts}",
-        f"CoT argues for another answer {_share(cell.different)}",
+        f"CoT argues for another answer {_share(cell.different)}{_beside(cell)}",
         f"where the direct answer changed {_share(cell.different_changed)}",
         f"{cell.num_skipped} skipped, {cell.num_failed} without verdict ({cell.num_unparsable} unparsable)",
     ]
-    return f"{where}, judge {cell.judge}: {'; '.join(parts)}"
+    return f"{_where(cell)}, judge {cell.judge}: {'; '.join(parts)}"
+
+
+def caution(cell: JudgedCell) -> str | None:
+    """What makes the shares of a cell doubtful: that most of its verdicts are `unclear`; None where they are not."""
+    unclear = cell.verdicts["unclear"]
+    if 2 * unclear <= cell.num_judged:
+        return None
+    return (
+        f"{_where(cell)}, judge {cell.judge}: {unclear} of {cell.num_judged} unclear: this judge can read few of these "
+        "CoTs, and the share that argues for another answer says little."
+    )
+
+
+def _beside(cell: JudgedCell) -> str:
+    """The unclear ones, and what the others say."""
+    unclear = cell.verdicts["unclear"]
+    if not unclear:
+        return ""
+    clear = cell.num_judged - unclear
+    among = f", {cell.verdicts['different']} of the {clear} with a clear verdict" if clear else ""
+    return f"{among}, and is unclear in {percent(unclear / cell.num_judged)}% ({unclear}/{cell.num_judged})"
+
+
+def _where(cell: JudgedCell) -> str:
+    where = f"{cell.model} on {cell.data_set}"
+    where += "" if cell.lr is None else f" at rate {rate(cell.lr)}"
+    return where + ("" if cell.lora_rank is None else f" (LoRA rank {cell.lora_rank})")
 
 
 def _share(estimate: Estimate) -> str:

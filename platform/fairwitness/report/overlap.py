@@ -13,7 +13,7 @@ import pandas as pd
 from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.fur.methods import method_name
 from fairwitness.fur.overlap import FlipAt, Overlap, flip_overlap
-from fairwitness.report.format import decimal, percent, rate
+from fairwitness.report.format import decimal, percent, plural, rate
 from fairwitness.report.panels import Panel
 from fairwitness.report.tables import estimate_columns
 from fairwitness.stats.bootstrap import Estimate
@@ -69,17 +69,21 @@ def overlap_table(groups: Sequence[MethodGroup]) -> pd.DataFrame:
     return pd.DataFrame([row for group in groups for pair in group.pairs for row in _rows(pair)])
 
 
-def overlap_lines(groups: Sequence[MethodGroup]) -> Iterator[tuple[str, ...]]:
-    """The overlaps as lines of a table for people: names, kind of change, counts, both shares with their intervals."""
+def overlap_lines(groups: Sequence[MethodGroup]) -> Iterator[str]:
+    """The overlaps in words: a line per pair of methods, and under it an indented one per kind of change."""
     for pair in (pair for group in groups for pair in group.pairs):
-        names = (pair.first.model, pair.first.data_set, f"{_at_rate(pair.first)} and {_at_rate(pair.second)}")
+        yield f"{pair.first.model} on {pair.first.data_set}, {_at_rate(pair.first)} and {_at_rate(pair.second)}:"
         if pair.reason is not None:
-            yield (*names, "", "", "", "", "", "", pair.reason, "")
-        for at, found in (("any iteration", pair.any), ("final iteration", pair.final)):
+            yield f"  {pair.reason}"
+        for at, found in (("any iteration", pair.any), ("the final iteration", pair.final)):
             if found is not None:
-                numbers = (found.num_both, found.num_first_only, found.num_second_only, found.num_neither)
-                shares = (_shown(found.jaccard, decimal), _shown(found.same, percent))
-                yield (*names, at, str(found.num_counted), *map(str, numbers), *shares)
+                yield f"  changed at {at}, of {plural(found.num_counted, 'problem')}:"
+                yield (
+                    f"    {found.num_both} by both, {found.num_first_only} by the first only, {found.num_second_only} by the second only, "
+                    f"{found.num_neither} by neither"
+                )
+                yield f"    Jaccard index {_shown(found.jaccard, decimal)}"
+                yield f"    same verdict, %: {_shown(found.same, percent)}"
 
 
 def _at_rate(panel: Panel) -> str:
@@ -90,7 +94,7 @@ def _at_rate(panel: Panel) -> str:
 def _shown(estimate: Estimate, form: Callable[[Any], str]) -> str:
     if estimate.value is None:
         return f"undefined: {estimate.reason}"
-    interval = "no interval" if estimate.low is None else f"{form(estimate.low)} to {form(estimate.high)}"
+    interval = "no interval" if estimate.low is None else f"95% interval {form(estimate.low)} to {form(estimate.high)}"
     return f"{form(estimate.value)} ({interval})"
 
 

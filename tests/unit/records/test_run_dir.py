@@ -11,7 +11,7 @@ import pytest
 
 from fairwitness.config import Config, load_config, validate
 from fairwitness.errors import ConfigError, StoreError
-from fairwitness.records.run_dir import OutputConfig, RunDirectory, describe_changes, run_rows
+from fairwitness.records.run_dir import OutputConfig, RunDirectory, describe_changes, describe_harmless, run_rows
 from fairwitness.redact import redact, redact_text
 from tests.unit.records.rows import run_row
 
@@ -161,6 +161,16 @@ def test_changes_are_sentences_with_dotted_keys() -> None:
         "code: code0 → code1",
     ]
     assert describe_changes(before, run_row("run9", status="done")) == []
+
+
+def test_changes_of_pool_engine_and_tracking_are_one_line() -> None:
+    settings = {"pool": {"kind": "ray", "max_actors": 1}, "engine": None, "tracking": {"enabled": True}, "seed": 1}
+    before = run_row(config_json=json.dumps(settings))
+    settings |= {"pool": {"kind": "local", "max_actors": 2}, "engine": {"max_tokens": 8}, "poolside": 1}
+    after = run_row(config_json=json.dumps(settings))
+    assert describe_changes(before, after) == ["poolside: (not set) → 1"]
+    assert describe_harmless(before, after) == "engine (max_tokens), pool (kind, max_actors)"
+    assert describe_harmless(before, before) == ""
 
 
 def test_a_null_that_appears_is_a_change() -> None:

@@ -282,7 +282,7 @@ def test_a_run_killed_before_its_first_task_has_a_report(make_run: Callable[...,
     directory = make_run(tmp_path, num_problems=2, status="running")
     shutil.rmtree(directory / "store" / "unlearning")
     report = build_report(directory)
-    assert [line.partition(": No step was unlearned")[0] for line in report.findings] == [
+    assert [line.partition(":\n  No step was unlearned")[0] for line in report.findings] == [
         "tiny/m on arc",
         "tiny/m on organism",
     ]

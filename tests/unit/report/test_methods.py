@@ -117,15 +117,29 @@ def test_the_report_shows_methods_apart(several: Path) -> None:
     assert rates["chosen"].sum() == 2
     lost = pd.read_csv(paths.csv["skipped_failed"])
     assert set(lost["lora_rank"].dropna()) == set(RANKS)
-    assert any(line.startswith("tiny/m on organism (LoRA, rank 8): ") for line in paths.findings)
+    assert any(line.startswith("tiny/m on organism (LoRA, rank 8):\n  ") for line in paths.findings)
 
 
 def test_the_command_prints_the_table(several: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "240")
+    monkeypatch.setenv("COLUMNS", "40")
     ended = CliRunner().invoke(app, ["overlap", str(several)])
     assert ended.exit_code == 0, ended.output
     assert "full FF2 at 5e-5 and LoRA, rank 8 at 5e-5" in ended.output
     assert "No feasible rate" in ended.output
+    first, _, note = ended.output.partition("tiny/m on organism, full FF2 at 5e-5 and LoRA, rank 128")
+    assert "…" not in first
+    _, (group,) = groups_of(several)
+    found = group.pairs[0].final
+    assert found is not None
+    assert found.jaccard.value is not None
+    counts = (
+        f"{found.num_both} by both, {found.num_first_only} by the first only, {found.num_second_only} by the second"
+    )
+    assert f"  changed at the final iteration, of {found.num_counted} problems:\n    {counts} only, " in first
+    assert f"    Jaccard index {found.jaccard.value:.2f} (" in first
+    assert first.count("Jaccard index") == first.count("same verdict, %") == 2
+    assert "Jaccard" not in note
+    assert max(map(len, first.splitlines())) <= 80
 
 
 def test_a_run_of_one_method_says_so(run_dir: Path) -> None:

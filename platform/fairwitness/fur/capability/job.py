@@ -31,6 +31,7 @@ from fairwitness.records.job import JobResult, JobRun, Reporter
 from fairwitness.records.progress import Progress, at_work
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
+from fairwitness.text.numbers import shown_rate
 
 log = logging.getLogger(__name__)
 
@@ -90,9 +91,10 @@ def _described(plan: CapabilityPlan, pool: Pool, store: Store) -> str:
     left = _left(plan, store)
     if plan.reason is not None or not left:
         return plan.reason or f"all {len(plan.tasks)} cot_steps are measured already"
+    assert plan.lr is not None
     client = EngineClient(plan.study, pool)
     cost = measure_cost(plan, client, capability_groups(plan, client, left))
-    return f"rate {plan.lr:g}, {plan.num_cots} CoTs: {cost.line} (calibrated on this machine)"
+    return f"rate {shown_rate(plan.lr)}, {plan.num_cots} CoTs: {cost.line} (calibrated on this machine)"
 
 
 def _prepare(

@@ -13,6 +13,7 @@ from fairwitness.fur.step_results import DISAGREE
 from fairwitness.judges.protocol import ChatPrompt
 from fairwitness.judges.template import PromptTemplate
 from fairwitness.problems.problem import Problem
+from fairwitness.text.numbers import shown_rate
 from fairwitness.text.prompts import choices_block
 
 VERDICTS = ("same", "different", "unclear")
@@ -81,8 +82,8 @@ def cell_of(finished: FinishedStudy, lr: float | Literal["selected"]) -> str | N
         return None if isinstance(finished.choice, Infeasible) else finished.choice.cell.cell_key
     keys = rows.loc[rows["lr"] == lr, "cell_key"].unique()
     if len(keys) == 0:
-        known = ", ".join(f"{rate:g}" for rate in sorted(rows["lr"].dropna().unique()))
-        raise ConfigError(f"lr: {label} has no results at {lr:g}; its rates are {known or 'none'}")
+        known = ", ".join(shown_rate(rate) for rate in sorted(rows["lr"].dropna().unique()))
+        raise ConfigError(f"lr: {label} has no results at {shown_rate(lr)}; its rates are {known or 'none'}")
     return str(keys[-1])
 
 

@@ -17,6 +17,7 @@ from fairwitness.fur.search.policies import Evidence, Goal, Policy, Verdict, is_
 from fairwitness.fur.study import Study
 from fairwitness.fur.study_run import StudyRun
 from fairwitness.stats.bootstrap import named_rng
+from fairwitness.text.numbers import shown_rate
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +77,7 @@ class Bench:
             lr = _lr(request)
             wanted.setdefault(lr, set()).update(self._problems(request.turn + 1) - self._asked.get(lr, set()))
         if any(wanted.values()):
-            rates = ", ".join(f"{lr:g}" for lr, problems in wanted.items() if problems)
-            self._run.measure(wanted, f"rate {rates}")
+            self._run.measure(wanted, self._label(requests, [lr for lr, problems in wanted.items() if problems]))
         for lr, problems in wanted.items():
             self._asked.setdefault(lr, set()).update(problems)
         return [self._reply(request) for request in requests]
@@ -104,6 +104,12 @@ class Bench:
             rng=named_rng(self.study.config.seed, key, "search", str(num_batches)),
         )
 
+    def _label(self, requests: Sequence[Request], rates: Sequence[float]) -> str:
+        """Which rates are measured, and on which batch of problems each of them."""
+        batch = {_lr(request): request.turn + 1 for request in requests}
+        number = len(self.batches)
+        return "; ".join(f"rate {shown_rate(lr)}, problem batch {batch[lr]} of {number}" for lr in rates)
+
     def _problems(self, num_batches: int) -> set[str]:
         """The problems of the first batches, and with them those that have no tasks, only rows that say why."""
         later = set().union(*self.batches[num_batches:])
@@ -113,7 +119,8 @@ class Bench:
         evidence = self._evidence(_lr(request), request.turn + 1)
         over = is_over(Goal(request.settings["goal"]), evidence, self._config.min_specificity)
         if over:
-            log.info("%s: rate %g: %s", self.study.label, evidence.lr, self._describe(evidence, request.turn + 1))
+            described = self._describe(evidence, request.turn + 1)
+            log.info("%s: rate %s: %s", self.study.label, shown_rate(evidence.lr), described)
             self._on_trial(self.study.cell_key(evidence.lr))
         return Reply(to_plain(evidence), over)
 

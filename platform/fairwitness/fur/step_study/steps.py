@@ -22,6 +22,7 @@ from fairwitness.problems.draws import item_rng
 from fairwitness.records.conditions import one_of
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
+from fairwitness.text.numbers import shown_rate
 
 ITEM_LETTERS = "bcdfghjkmnpqrstvwxyz"
 """Letters of item names: no vowels, so that no word comes out, and no digits, so that no spreadsheet reads a number."""
@@ -160,8 +161,10 @@ def read_groups(run: RunDirectory, store: Store, *, lr: float | None = None) -> 
         for names, part in frame.groupby(["model", "data_set", "method", "lora_rank", "scope_key"], dropna=False)
     ]
     if lr is not None and not any(group.steps for group in groups):
-        known = ", ".join(f"{rate:g}" for rate in sorted(frame["lr"].dropna().unique()))
-        raise ConfigError(f"--lr {lr:g}: {run.path} has no step of a counted problem at this rate (rates: {known})")
+        known = ", ".join(shown_rate(rate) for rate in sorted(frame["lr"].dropna().unique()))
+        raise ConfigError(
+            f"--lr {shown_rate(lr)}: {run.path} has no step of a counted problem at this rate (rates: {known})"
+        )
     return groups
 
 
@@ -204,7 +207,7 @@ def _cell(
 ) -> CellFaithfulness | str:
     if lr is not None:
         same = [cell for cell in cells if math.isclose(cell.lr, lr, rel_tol=1e-9)]
-        return same[0] if same else f"no cell has the rate {lr:g}"
+        return same[0] if same else f"no cell has the rate {shown_rate(lr)}"
     bound = float(config.get("min_specificity", MIN_SPECIFICITY))
     choice = choose_searched(cells, decisions, min_specificity=bound)
     return choice.cell if isinstance(choice, ChosenRate) else f"{choice.reason} Name a rate with --lr."

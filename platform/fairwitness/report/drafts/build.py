@@ -47,6 +47,6 @@ def build_draft_report(run_dir: Path, *, max_items: int = MAX_ITEMS) -> DraftRep
     return DraftReportPaths(
         html=run_dir / "report.html",
         csv=written,
-        findings=tuple(line for one in told for line in one.lines()),
-        cautions=tuple(f"{one.group['model']} on {one.group['data_set']}: {c}" for one in told for c in one.cautions),
+        findings=tuple(one.lines() for one in told),
+        cautions=tuple(line for one in told for line in one.caution_lines()),
     )

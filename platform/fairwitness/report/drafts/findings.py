@@ -28,10 +28,17 @@ class DraftFinding:
     sentences: tuple[str, ...]
     cautions: tuple[str, ...]
 
-    def lines(self) -> list[str]:
-        """The findings for the command line, a line each."""
-        place = f"{self.group['model']} on {self.group['data_set']}, {self.group['source']} drafts"
-        return [f"{place}: {sentence}" for sentence in self.sentences]
+    def lines(self) -> str:
+        """The findings for the command line: what they are about, and under it a line each."""
+        return "\n  ".join((f"{self._place}:", *self.sentences))
+
+    def caution_lines(self) -> list[str]:
+        """The cautions for the command line, each with what it is about."""
+        return [f"{self._place}: {caution}" for caution in self.cautions]
+
+    @property
+    def _place(self) -> str:
+        return f"{self.group['model']} on {self.group['data_set']}, {self.group['source']} drafts"
 
 
 def findings(found: Measured) -> list[DraftFinding]:
@@ -41,7 +48,8 @@ def findings(found: Measured) -> list[DraftFinding]:
 
 def _finding(found: Measured, group: dict[str, str], num_drafts: int, num_usable: int) -> DraftFinding:
     intra, consistency = _of(found.intra, group), _of(found.consistency, group)
-    sentences = [f"{num_usable:,} of {plural(num_drafts, 'draft')} could be used."]
+    usable = f"{num_usable:,}" if num_usable else "None"
+    sentences = [f"{usable} of {plural(num_drafts, 'draft')} could be used."]
     if intra:
         # The average says the same again.
         steps = [rate for rate in intra if rate.group["intervention"] != AVERAGE]
@@ -58,10 +66,14 @@ def _finding(found: Measured, group: dict[str, str], num_drafts: int, num_usable
 def _cautions(rates: Sequence[Rate], num_usable: int) -> list[str]:
     cautions = []
     known = [rate for rate in rates if rate.group["intervention"] != AVERAGE]
-    if num_usable < FEW_PROBLEMS:
+    if not num_usable:
+        cautions.append("No draft could be used: nothing is known of this group.")
+    elif num_usable < FEW_PROBLEMS:
         cautions.append(f"Only {plural(num_usable, 'draft')} could be used: the intervals are wide.")
     num_all, num_undefined = sum(r.num_all for r in known), sum(r.num_undefined for r in known)
-    if num_all and num_undefined / num_all > MANY_UNDEFINED:
+    if num_all and num_undefined == num_all:
+        cautions.append(f"None of {plural(num_all, 'continuation')} has a verdict.")
+    elif num_all and num_undefined / num_all > MANY_UNDEFINED:
         cautions.append(
             f"{num_undefined:,} of {num_all:,} continuations have no verdict ({percent(num_undefined / num_all, 0)}%), "
             "and may differ from the others."

@@ -190,7 +190,9 @@ def test_an_interrupted_job_goes_on(swept: RunDirectory, monkeypatch: pytest.Mon
 
 def test_dry_run_says_what_it_costs_and_stores_nothing(swept: RunDirectory) -> None:
     (line,) = capability_dry_run(config_of(swept), loaders={})
-    pattern = r"tiny on animals: rate 0.1, 3 CoTs: 6 cot_steps .* 6 questions after each .*: [\d,]+ tokens; about \d+ s"
+    pattern = (
+        r"tiny on animals: rate 1e-1, 3 CoTs: 6 cot_steps .* 6 questions after each .*: [\d,]+ tokens; about \d+ s"
+    )
     assert re.match(pattern, line)
     assert rows_of(swept.store_path, "capability") == []
     measure(config_of(swept))

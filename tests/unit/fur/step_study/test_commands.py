@@ -32,7 +32,7 @@ def test_from_export_to_show(tmp_path: Path) -> None:
     run_dir, out = write_run(tmp_path, num_problems=14), tmp_path / "out"
     done = study("export", run_dir, out, "--neutral", "4")
     assert done.exit_code == 0, done.output
-    assert "tiny/m on organism, full FF2, rate 5e-05:" in done.output
+    assert "tiny/m on organism, full FF2, rate 5e-5:" in done.output
     assert "  negative: 5 wanted, 0 there" in done.output
     assert "tiny/m on arc, full FF2: none (No feasible rate" in done.output
     assert f"not for raters: {out / 'for_the_researcher' / 'key.csv'}" in done.output

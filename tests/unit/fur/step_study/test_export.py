@@ -108,7 +108,7 @@ def test_the_same_run_and_seed_give_the_same_files(study: Exported, run_dir: Pat
 def test_a_rate_by_name(run_dir: Path, tmp_path: Path) -> None:
     found = export_study(run_dir, tmp_path, {"neutral": 3}, lr=1e-5)
     assert [group.label for group, _ in found.drawn] == ["tiny/m on arc, full FF2", "tiny/m on organism, full FF2"]
-    with pytest.raises(ConfigError, match=r"--lr 0\.5: .* \(rates: 1e-05, 5e-05, 0\.0001, 0\.0003\)"):
+    with pytest.raises(ConfigError, match=r"--lr 5e-1: .* \(rates: 1e-5, 5e-5, 1e-4, 3e-4\)"):
         export_study(run_dir, tmp_path / "other", PAPER_COUNTS, lr=0.5)
 
 

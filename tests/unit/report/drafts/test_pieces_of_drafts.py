@@ -5,8 +5,11 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from fairwitness.drafts.results import Rate
 from fairwitness.report.drafts.choose import chosen
 from fairwitness.report.drafts.compare import MAX_CHARS, Piece, differences, shortened
+from fairwitness.report.drafts.findings import DraftFinding, _cautions
+from fairwitness.stats.bootstrap import Estimate
 from tests.helpers.draft_runs import row
 
 
@@ -20,6 +23,29 @@ def test_what_differs_is_marked_in_whole_words() -> None:
     )
     assert marked(first) == ["blue today. ", "B."]
     assert marked(second) == ["green today, I think. ", "A."]
+
+
+def rate_of(num_known: int, num_undefined: int) -> Rate:
+    group = {"model": "m", "data_set": "d", "source": "own", "intervention": "shift", "insertion_type": "correct"}
+    value = None if not num_known else 0.5
+    estimate = Estimate(value, None, None, num_known / 2, num_known, num_known, "too few")
+    return Rate(group, estimate, num_all=num_known + num_undefined, num_undefined=num_undefined)
+
+
+def test_cautions_name_the_drafts_and_say_none() -> None:
+    def cautions(num_usable: int, *rates: Rate) -> list[str]:
+        return list(_cautions(rates, num_usable))
+
+    assert cautions(0) == ["No draft could be used: nothing is known of this group."]
+    assert cautions(2) == ["Only 2 drafts could be used: the intervals are wide."]
+    assert cautions(30, rate_of(0, 96)) == ["None of 96 continuations has a verdict."]
+    assert cautions(30, rate_of(50, 46)) == [
+        "46 of 96 continuations have no verdict (48%), and may differ from the others."
+    ]
+    assert cautions(30, rate_of(90, 6)) == []
+    found = DraftFinding({"model": "m", "data_set": "d", "source": "own"}, ("One.", "Two."), ("Three.",))
+    assert found.lines() == "m on d, own drafts:\n  One.\n  Two."
+    assert found.caution_lines() == ["m on d, own drafts: Three."]
 
 
 def test_a_few_shared_words_are_no_agreement() -> None:
