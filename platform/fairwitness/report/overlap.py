@@ -79,8 +79,8 @@ def overlap_lines(groups: Sequence[MethodGroup]) -> Iterator[str]:
             if found is not None:
                 yield f"  changed at {at}, of {plural(found.num_counted, 'problem')}:"
                 yield (
-                    f"    {found.num_both} by both, {found.num_first_only} by the first only, {found.num_second_only} by the second only, "
-                    f"{found.num_neither} by neither"
+                    f"    {found.num_both} by both, {found.num_first_only} by the first only, "
+                    f"{found.num_second_only} by the second only, {found.num_neither} by neither"
                 )
                 yield f"    Jaccard index {_shown(found.jaccard, decimal)}"
                 yield f"    same verdict, %: {_shown(found.same, percent)}"
