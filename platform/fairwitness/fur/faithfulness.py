@@ -145,6 +145,17 @@ def cell_faithfulness(
     )
 
 
+def ff_hard_rng(rng: np.random.Generator) -> np.random.Generator:
+    """The generator behind the interval of `ff_hard_any` in `cell_faithfulness`.
+
+    The same problems of the cell, counted elsewhere, then get the same interval.
+
+    Args:
+        rng: A fresh generator like that given to `cell_faithfulness`.
+    """
+    return rng.spawn(3)[2]
+
+
 def choose_rate(cells: Sequence[CellFaithfulness], *, min_specificity: float = 95.0) -> ChosenRate | Infeasible:
     """Picks the rate of highest efficacy among those with round(100·specificity) ≥ min_specificity (FUR, App. E.1).
 

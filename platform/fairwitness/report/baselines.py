@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from fairwitness.fur.baselines.summary import CC_SHAP, READINGS, BaselineSummary, summarise
-from fairwitness.fur.faithfulness import ChosenRate
+from fairwitness.fur.faithfulness import ChosenRate, ff_hard_rng
 from fairwitness.report.data import Run, load_run
 from fairwitness.report.findings import with_interval
 from fairwitness.report.format import decimal, rate
@@ -54,9 +54,10 @@ def baseline_views(run: Run, panels: Sequence[Panel]) -> list[BaselineView]:
         for key, settings in run.baseline_settings.items():
             rows = of_panel[of_panel["baseline_key"] == key]
             if len(rows):
-                # The same draws for every baseline: equal problems then give equal intervals of ff-hard.
                 draws = rng(panel.scope_key, panel.method, "baselines")
-                summary = summarise(rows, agreement(panel.cots), panel.shown_problems, rng=draws)
+                # As in the cell's own interval of ff-hard, which equal problems then give again.
+                hard = ff_hard_rng(rng(panel.shown_cell.cell_key if panel.shown_cell else ""))
+                summary = summarise(rows, agreement(panel.cots), panel.shown_problems, rng=draws, hard_rng=hard)
                 views.append(BaselineView(panel, summary, _shown(settings), _sources(rows)))
     return views
 

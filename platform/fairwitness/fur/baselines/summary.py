@@ -77,7 +77,12 @@ class BaselineSummary:
 
 
 def summarise(
-    rows: pd.DataFrame, agree: Mapping[str, bool | None], ff_hard: pd.DataFrame, *, rng: np.random.Generator
+    rows: pd.DataFrame,
+    agree: Mapping[str, bool | None],
+    ff_hard: pd.DataFrame,
+    *,
+    rng: np.random.Generator,
+    hard_rng: np.random.Generator,
 ) -> BaselineSummary:
     """Puts one baseline beside ff-hard.
 
@@ -86,6 +91,7 @@ def summarise(
         agree: problem_key → whether direct and CoT answers agree.
         ff_hard: Result of `problem_results` for one cell; its problems that are not `counted` do not count here either.
         rng: Source of the resamples.
+        hard_rng: Source of those behind ff-hard: `ff_hard_rng` of the cell, so that equal problems give its interval.
 
     Raises:
         ValueError: There is no row, or they belong to several baselines.
@@ -97,7 +103,7 @@ def summarise(
     status, first = rows["status"], rows.iloc[0]
     is_score = first["baseline"] == CC_SHAP
     names = ("changed", "changed_rows", "score", "score_undefined", "ff_hard", "same", "correlation")
-    draws = dict(zip(names, rng.spawn(len(names)), strict=True))
+    draws = dict(zip(names, rng.spawn(len(names)), strict=True)) | {"ff_hard": hard_rng}
     flips = rows[(status == "ok") & rows["problem_key"].isin(counted["problem_key"])]
     flagged = counted.assign(score_undefined=counted["score"].isna(), same=counted["changed"] == counted["ff_hard"])
     known = counted[counted["score"].notna()] if is_score else counted

@@ -8,16 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fairwitness.errors import StoreError
 from fairwitness.fur.capability.results import CellCapability
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.fur.finished import IMPORT_JOB
 from fairwitness.fur.judging.results import JudgedCell
 from fairwitness.problems.problem import Problem
 from fairwitness.records.store import Store
 from fairwitness.report.capability import run_capabilities
 from fairwitness.report.data import Run, load_run
+from fairwitness.report.health import Health, panel_health
 from fairwitness.report.judgements import load_judged
 from fairwitness.report.panels import Panel, build_panels, rng_for
 from fairwitness.report.paper.published import published
@@ -66,9 +66,24 @@ class Entry:
         """Whether the rule selects the shown rate."""
         return isinstance(self.panel.choice, ChosenRate)
 
-    def rng(self, *names: str) -> np.random.Generator:
-        """A generator that depends on the run's seed, the panel and what it is for."""
-        return rng_for(self.run, self.panel.slug, *names)
+    @cached_property
+    def identity(self) -> tuple[object, ...]:
+        """Model, data set (both with revision), method and rank: entries of other runs can have the same."""
+        panel = self.panel
+        own = self.run.problems[self.run.problems["key"].isin(panel.cots["problem_key"])]
+        revisions = tuple(sorted({str(revision) for revision in own["data_revision"]}))
+        return panel.model, panel.model_revision, panel.data_set, revisions, panel.method, panel.lora_rank
+
+    @property
+    def is_import(self) -> bool:
+        """Whether the run is an import of published files, which need not hold all problems of a data set."""
+        return bool(self.run.info["job"] == IMPORT_JOB)
+
+    @cached_property
+    def health(self) -> Health:
+        """Accuracy, length of CoTs and the like, with the intervals of the run's own report."""
+        gold = {key: problem.gold for key, problem in self.problems.items() if problem.gold is not None}
+        return panel_health(self.panel, gold, rng_for(self.run, self.panel.scope_key, "health"))
 
     @property
     def capability(self) -> CellCapability | None:
@@ -138,10 +153,6 @@ class PaperData:
     def is_empty(self) -> bool:
         """Whether no problem was asked."""
         return not self.entries
-
-    def rng(self, *names: str) -> np.random.Generator:
-        """A generator for what spans several entries."""
-        return self.entries[0].rng("all", *names)
 
 
 def load_paper(run_dirs: Sequence[Path]) -> PaperData:

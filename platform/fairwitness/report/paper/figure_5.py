@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from fairwitness.fur.methods import method_name
 from fairwitness.report.format import decimal
 from fairwitness.report.overlap import MethodGroup, MethodPair, method_groups, overlap_table, panel_method
-from fairwitness.report.panels import Panel
+from fairwitness.report.panels import Panel, rng_for
 from fairwitness.report.paper.data import Entry, PaperData
 from fairwitness.report.paper.exhibit import Cell, Exhibit, Grid, Head, Picture, interval, value_cell, words
 from fairwitness.report.paper.matrix import NOT_FEASIBLE, empty
+from fairwitness.report.paper.points import left_out_note
 from fairwitness.report.paper.scatter import COLOURS
 from fairwitness.report.svg import INK, Axis, figure, line, rectangle, text
 from fairwitness.report.tables import estimate_columns
@@ -39,8 +41,7 @@ class Bar:
 
 def figure_5(data: PaperData) -> Exhibit:
     """A bar per method at its chosen rate, for each model and data set that was measured with several."""
-    panels = sorted((entry.panel for entry in data.measured), key=_order)
-    groups = method_groups(panels, lambda *names: data.rng(NAME, *names))
+    groups = list(_groups(data.measured))
     compared = {id(panel) for group in groups for panel in group.panels}
     entries = [entry for entry in data.measured if id(entry.panel) in compared]
     if not entries:
@@ -52,12 +53,38 @@ def figure_5(data: PaperData) -> Exhibit:
     ]
     if not all(bar.is_chosen for bar in bars):
         notes.append(NOT_FEASIBLE)
+    shown = {entry.identity for entry in entries}
+    others = [entry for entry in data.measured if id(entry.panel) not in compared and entry.identity in shown]
+    notes += left_out_note([f"{e.model} on {e.data_set} ({e.run_name}), {_method(e)}" for e in others])
     picture = Picture(NAME, "ff-hard by method", drawing(bars))
     return Exhibit(NAME, TITLE, _frame(entries, groups), _grid(groups), (picture,), tuple(notes))
 
 
-def _order(panel: Panel) -> tuple[str, str, str, str, int]:
-    return panel.model, panel.data_set, panel.scope_key, panel.method, panel.lora_rank or 0
+def _groups(entries: Sequence[Entry]) -> Iterator[MethodGroup]:
+    """Other methods on the same CoTs, each once, and no group whose every method an earlier run shows."""
+    firsts: dict[tuple[object, ...], Entry] = {}
+    for entry in entries:
+        firsts.setdefault((entry.panel.scope_key, entry.panel.method, entry.panel.lora_rank), entry)
+    scopes = list(dict.fromkeys(entry.panel.scope_key for entry in entries))
+    owners = {id(entry.panel): entry for entry in firsts.values()}
+
+    def order(panel: Panel) -> tuple[str, str, int, str, int]:
+        return panel.model, panel.data_set, scopes.index(panel.scope_key), panel.method, panel.lora_rank or 0
+
+    def rng(slug: str, *names: str) -> np.random.Generator:
+        # As the run's own report draws.
+        return rng_for(next(e.run for e in firsts.values() if e.panel.slug == slug), slug, *names)
+
+    seen: set[tuple[object, ...]] = set()
+    for group in method_groups(sorted((entry.panel for entry in firsts.values()), key=order), rng):
+        identities = {owners[id(panel)].identity for panel in group.panels}
+        if not identities <= seen:
+            yield group
+        seen |= identities
+
+
+def _method(entry: Entry) -> str:
+    return method_name(entry.panel.method, entry.panel.lora_rank)
 
 
 def _bar(entry: Entry, entries: Sequence[Entry]) -> Bar:

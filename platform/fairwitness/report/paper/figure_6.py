@@ -8,7 +8,7 @@ from fairwitness.report.panels import min_specificity
 from fairwitness.report.paper.data import PaperData
 from fairwitness.report.paper.exhibit import Exhibit, Picture
 from fairwitness.report.paper.matrix import empty
-from fairwitness.report.paper.points import Point, points_frame, points_of
+from fairwitness.report.paper.points import Point, left_out_notes, points_frame, points_of
 from fairwitness.report.paper.scatter import EFFICACY, SPECIFICITY, Look, legend, looks, radius_of, scatter
 
 NAME, TITLE = "figure_6", "Figure 6. Efficacy against specificity of every rate"
@@ -37,5 +37,6 @@ def figure_6(data: PaperData) -> Exhibit:
     notes = (
         "Bars: 95% intervals over problems. Area of a dot: ff-hard, which plays no part in the choice. Filled: the "
         "chosen rate. A rate is feasible in the tinted area.",
+        *left_out_notes(data),
     )
     return Exhibit(NAME, TITLE, points_frame(points), pictures=tuple(pictures), notes=notes)

@@ -13,10 +13,12 @@ from fairwitness.report.paper.exhibit import Cell, Exhibit, Grid, Head, Picture,
 from fairwitness.report.paper.figure_6 import NO_CELL
 from fairwitness.report.paper.matrix import empty
 from fairwitness.report.paper.points import (
+    MIN_CELLS_FOR_P,
     Point,
     correlation_of,
     correlation_row,
     correlation_text,
+    left_out_notes,
     p_text,
     points_frame,
     points_of,
@@ -28,7 +30,7 @@ from fairwitness.stats.correlation import Correlation
 NOTE = (
     "A dot is one model, data set and rate; bars: 95% intervals over problems; filled: the chosen rate. Pearson's r is "
     "over the dots; its interval resamples problems, because dots of one data set share them, while p takes dots as "
-    "independent."
+    f"independent and is left out below {MIN_CELLS_FOR_P} of them."
 )
 LEGEND = "Colours: models; shapes: data sets"
 _WIDE = 640.0
@@ -40,14 +42,14 @@ def figure_7(data: PaperData) -> Exhibit:
     points = points_of(data)
     if not points:
         return empty(name, title, NO_CELL)
-    found = correlation_of(points, data.rng(name))
+    found = correlation_of(points)
     styles = looks(points, with_shapes=True)
     svg = _drawing(points, styles, "Efficacy against ff-hard, a dot per model, data set and rate", _WIDE)
     p = p_text(found)
     caption = correlation_text(found) + (f", {p}" if p else "")
     drawn = Picture(f"{name}_legend", LEGEND, legend(key_of(styles), width=_WIDE))
     pictures = (Picture(name, caption, svg), drawn)
-    notes = (NOTE, f"The paper, over its 93 cells: r = {PEARSON} (p < 0.0001).")
+    notes = (NOTE, *left_out_notes(data), f"The paper, over its 93 cells: r = {PEARSON} (p < 0.0001).")
     return Exhibit(name, title, _frame(points, {"all": found}), pictures=pictures, notes=notes)
 
 
@@ -71,11 +73,11 @@ def _parted(data: PaperData, name: str, title: str, part: Callable[[Point], str]
     pictures, found = [], {}
     for number, key in enumerate(dict.fromkeys(map(part, points)), 1):
         own = [point for point in points if part(point) == key]
-        found[key] = correlation_of(own, data.rng(name, key))
+        found[key] = correlation_of(own)
         svg = _drawing(own, styles, f"Efficacy against ff-hard, {kind} {key}")
         pictures.append(Picture(f"{name}_{number}", f"{key}: {correlation_text(found[key])}", svg))
     pictures.append(Picture(f"{name}_legend", LEGEND, legend(key_of(styles))))
-    notes = (NOTE, *_average(list(found.values())))
+    notes = (NOTE, *left_out_notes(data), *_average(list(found.values())))
     return Exhibit(name, title, _frame(points, found), _table(found, kind), tuple(pictures), notes)
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fairwitness.fur.judging.results import JudgedCell
+from fairwitness.fur.judging.rules import rules_key
+from fairwitness.judges.config import RulesConfig
 from fairwitness.report.paper.data import PaperData
+from fairwitness.report.paper.exhibit import Cell
+from fairwitness.report.paper.matrix import NOT_FEASIBLE
 from fairwitness.report.paper.published import published
 from fairwitness.report.tables import estimate_columns
 from fairwitness.stats.bootstrap import Estimate
+
+BY_CONSTRUCTION = (
+    "‡ 100% by construction: judged are only steps after which the answer after the CoT is the changed direct answer, "
+    "and this judge compares those answers; it does not read the CoT."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +46,22 @@ class JudgedLine:
         """
         return self.cell.different if self.cell.method is None else self.cell.different_changed
 
+    @property
+    def is_by_construction(self) -> bool:
+        """Whether the judge reads what the steps were selected by, so that it can only say `different`."""
+        answered = rules_key(RulesConfig(reading="answered"))
+        return self.cell.method is not None and self.cell.judge_key == answered
+
+    def marked(self, cell: Cell, *, is_grey: bool = False) -> Cell:
+        """The cell with † where its rate is only the nearest miss, and ‡ where its figure says nothing."""
+        text = cell.text + ("" if self.is_chosen else " †") + (" ‡" if self.is_by_construction else "")
+        is_grey = is_grey or not self.is_chosen or self.is_by_construction
+        return Cell(text, cell.lines, cell.title, "grey" if is_grey else "")
+
     def printed(self, table: str) -> str | None:
-        """The paper's own figure; none for LoRA."""
-        of_lora = self.cell.method == "lora"
-        return None if of_lora else published(table, self.cell.model, self.cell.data_set, "different")
+        """The paper's own figure; none for LoRA, nor beside a figure that says nothing."""
+        has_none = self.cell.method == "lora" or self.is_by_construction
+        return None if has_none else published(table, self.cell.model, self.cell.data_set, "different")
 
     @property
     def row(self) -> dict[str, Any]:
@@ -60,6 +81,12 @@ def judged_lines(data: PaperData, *, lora: bool) -> list[JudgedLine]:
     if len(judges) < 2:
         return found
     return [JudgedLine(x.run_name, f"{x.label}, judge {x.cell.judge}", x.is_chosen, x.cell) for x in found]
+
+
+def mark_notes(found: Sequence[JudgedLine]) -> list[str]:
+    """What the marks of `JudgedLine.marked` mean, where there are some."""
+    notes = [] if all(one.is_chosen for one in found) else [NOT_FEASIBLE]
+    return [*notes, BY_CONSTRUCTION] if any(one.is_by_construction for one in found) else notes
 
 
 def _lines(data: PaperData) -> Iterator[JudgedLine]:

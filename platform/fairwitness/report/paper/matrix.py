@@ -81,6 +81,17 @@ def common_notes(entries: Sequence[Entry], cells: Grid) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def import_notes(entries: Sequence[Entry]) -> tuple[str, ...]:
+    """What readers of a table over all problems have to know of runs that are imports of published files."""
+    runs = dict.fromkeys(entry.run_name for entry in entries if entry.is_import)
+    if not runs:
+        return ()
+    return (
+        f"Imported from published files: {', '.join(runs)}. These figures are of the problems in the files only, so "
+        "that the paper's own, of all problems, do not stand beside them.",
+    )
+
+
 def empty(name: str, title: str, why: str) -> Exhibit:
     """An exhibit that this run has no data for."""
     return Exhibit(name, title, missing=why)

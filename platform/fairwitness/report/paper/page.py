@@ -35,7 +35,7 @@ def render(data: PaperData, exhibits: Sequence[Exhibit]) -> str:
         data: What was measured.
         exhibits: The tables and figures, in order.
     """
-    found = None if not (points := points_of(data)) else correlation_of(points, data.rng("figure_7"))
+    found = None if not (points := points_of(data)) else correlation_of(points)
     return (
         environment()
         .get_template("paper.html.j2")

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
 from fairwitness.fur.step_results import measured_rows
-from fairwitness.report.format import decimal
-from fairwitness.report.panels import agreement
+from fairwitness.report.format import decimal, plural
+from fairwitness.report.panels import agreement, rng_for
 from fairwitness.report.paper.data import Entry, PaperData
 from fairwitness.report.tables import estimate_columns
 from fairwitness.stats.correlation import Correlation
 from fairwitness.stats.ratio_correlation import Ratios, ratio_pearson
 
 FULL = "ff2"
+MIN_CELLS_FOR_P = 5
+"""With fewer cells Student's t says little, and can contradict an interval that resamples many problems."""
+TOO_FEW_FOR_P = "too few cells for p"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,17 +44,42 @@ class Point:
 
 
 def points_of(data: PaperData) -> list[Point]:
-    """The cells of full FF2 with a measured efficacy and ff-hard; those of any method where no run has full FF2."""
+    """The cells of full FF2 with a measured efficacy and ff-hard; those of any method where no run has full FF2.
+
+    What several runs measured (same revisions of model and data, method, rank and rate) is there once, from the first.
+    """
+    found: dict[tuple[object, ...], Point] = {}
+    for point in _known(data):
+        found.setdefault((*point.entry.identity, point.cell.lr), point)
+    return list(found.values())
+
+
+def left_out_notes(data: PaperData) -> tuple[str, ...]:
+    """The note that says which cells `points_of` leaves out; none where it takes all."""
+    taken = {id(point.cell) for point in points_of(data)}
+    entries = [point.entry for point in _known(data) if id(point.cell) not in taken]
+    names = Counter(f"{entry.model} on {entry.data_set} ({entry.run_name})" for entry in entries)
+    return left_out_note([f"{name}, {plural(count, 'rate')}" for name, count in names.items()])
+
+
+def left_out_note(parts: Sequence[str]) -> tuple[str, ...]:
+    """The note on what is left out, from the names of its parts."""
+    if not parts:
+        return ()
+    return (f"Left out, because a run named before has the same model, data set, method and rate: {'; '.join(parts)}.",)
+
+
+def _known(data: PaperData) -> list[Point]:
     cells = [Point(entry, cell) for entry in data.measured for cell in entry.panel.cells]
     full = [point for point in cells if point.cell.method == FULL]
-    known = [p for p in full or cells if p.cell.efficacy.value is not None and p.cell.ff_hard_any.value is not None]
-    return known
+    return [p for p in full or cells if p.cell.efficacy.value is not None and p.cell.ff_hard_any.value is not None]
 
 
-def correlation_of(points: Sequence[Point], rng: np.random.Generator) -> Correlation:
+def correlation_of(points: Sequence[Point]) -> Correlation:
     """Pearson's correlation of efficacy and ff-hard (a change at any iteration), problems resampled for the interval.
 
-    A problem of one data set is one cluster, whichever model and rate it was measured with.
+    A problem of one data set is one cluster, whichever model and rate it was measured with. Equal cells give an equal
+    interval, whatever figure they are in. Below `MIN_CELLS_FOR_P` cells there is no p value.
     """
     sums = [_problem_sums(point) for point in points]
     names = sorted({name for frame in sums for name in frame.index})
@@ -61,7 +90,9 @@ def correlation_of(points: Sequence[Point], rng: np.random.Generator) -> Correla
         return np.asarray(rows, dtype=np.float64).reshape(shape)
 
     efficacy, ff_hard = (Ratios(stacked(f"{name}_sum"), stacked(f"{name}_count")) for name in ("efficacy", "ff_hard"))
-    return ratio_pearson(efficacy, ff_hard, rng=rng)
+    keys = sorted(point.cell.cell_key for point in points)
+    found = ratio_pearson(efficacy, ff_hard, rng=rng_for(points[0].entry.run, "efficacy and ff-hard", *keys))
+    return replace(found, p_value=None) if found.num_points < MIN_CELLS_FOR_P else found
 
 
 def points_frame(points: Sequence[Point]) -> pd.DataFrame:
@@ -103,8 +134,10 @@ def correlation_text(found: Correlation) -> str:
 
 def p_text(found: Correlation) -> str:
     """The p value as a reader sees it."""
-    if found.p_value is None:
+    if found.value is None:
         return ""
+    if found.p_value is None:
+        return TOO_FEW_FOR_P
     return "p < 0.0001" if found.p_value < 1e-4 else f"p = {found.p_value:.4f}"
 
 

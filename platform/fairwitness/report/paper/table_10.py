@@ -7,8 +7,8 @@ import pandas as pd
 from fairwitness.report.format import decimal
 from fairwitness.report.paper.data import PaperData
 from fairwitness.report.paper.exhibit import Cell, Exhibit, value_cell
-from fairwitness.report.paper.judged import JudgedLine, judged_lines
-from fairwitness.report.paper.matrix import NOT_FEASIBLE, Line, empty, lines_matrix
+from fairwitness.report.paper.judged import JudgedLine, judged_lines, mark_notes
+from fairwitness.report.paper.matrix import Line, empty, lines_matrix
 
 NAME, TITLE = "table_10", "Table 10. Judged chains of thought after unlearning with LoRA"
 NOT_JUDGED = (
@@ -25,14 +25,10 @@ def table_10(data: PaperData) -> Exhibit:
     if not found:
         return empty(NAME, TITLE, NOT_JUDGED)
     lines = [Line(one.label, one.cell.data_set, (_cell(one),)) for one in found]
-    notes = [f"Shares as in Table 3. Grey: fewer than {FEW} judged steps."]
-    if not all(one.is_chosen for one in found):
-        notes.append(NOT_FEASIBLE)
+    notes = [f"Shares as in Table 3. Grey: fewer than {FEW} judged steps.", *mark_notes(found)]
     frame = pd.DataFrame([one.row for one in found])
     return Exhibit(NAME, TITLE, frame, lines_matrix(data, ("different",), lines), notes=tuple(notes))
 
 
 def _cell(one: JudgedLine) -> Cell:
-    cell = value_cell(one.different, form=decimal)
-    text = cell.text if one.is_chosen else f"{cell.text} †"
-    return Cell(text, cell.lines, cell.title, "grey" if one.different.denominator < FEW or not one.is_chosen else "")
+    return one.marked(value_cell(one.different, form=decimal), is_grey=one.different.denominator < FEW)

@@ -212,3 +212,18 @@ def _run_row(
         "exit_code": 0,
         "status": "done",
     }
+
+
+def further_problems(model: str, data_set: str, numbers: Sequence[int]) -> dict[str, list[Row]]:
+    """Rows of further agreeing problems of a run; unlearning changes the answer of every second at the middle rate."""
+    scope = {"scope_key": scope_key(model, data_set), "data_set": data_set, "model": model, "model_revision": "m1"}
+    cots, unlearning = [], []
+    for number in numbers:
+        names = scope | {"problem_key": f"problem-{data_set}-{number}", "problem_id": f"p{number}"}
+        cots.append({**names, "key": f"cot-{scope['scope_key']}-{number}", "agree": True, "status": "ok"})
+        for lr in (LOW, MIDDLE, HIGH):
+            base = names | {"method": "ff2", "lr": lr, "cell_key": cell_key(model, data_set, lr), "attempt": 1}
+            for task in _task(base, number, 0):
+                flipped = number % 2 == 0 if lr == MIDDLE else lr == HIGH and number % 3 != 0
+                unlearning.append({**task, "flipped": flipped, "predicted_letter": "B" if flipped else "A"})
+    return {"cots": cots, "unlearning": unlearning}

@@ -177,7 +177,7 @@ def test_figure_7_correlates_efficacy_and_ff_hard(hand_data: PaperData) -> None:
 
 def test_sums_by_problem_give_the_figures_of_the_cells(hand_data: PaperData) -> None:
     points = points_of(hand_data)
-    found = correlation_of(points, np.random.default_rng(0))
+    found = correlation_of(points)
     values = [(p.cell.efficacy.value, p.cell.ff_hard_any.value) for p in points]
     assert found.value == pytest.approx(float(np.corrcoef(np.transpose(values))[0, 1]), rel=1e-12)
     assert [p.cell.efficacy.value for p in points[:3]] == pytest.approx(list(EFFICACY.values()))

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from fairwitness.fur.judging.rules import rules_key
 from fairwitness.fur.published.job import ImportConfig, import_published
+from fairwitness.judges.config import RulesConfig
 from fairwitness.records.job import Report
 from fairwitness.report.paper.data import PaperData, load_paper
 from fairwitness.report.paper.exhibit import Exhibit
+from fairwitness.report.paper.judged import BY_CONSTRUCTION
 from fairwitness.report.paper.table_3 import NOT_JUDGED, table_3
 from fairwitness.report.paper.table_10 import table_10
 from tests.unit.report.paper.conftest import HIGH, Method, cell_key, scope_key
@@ -90,3 +93,14 @@ def test_the_published_judgements_give_the_published_table(tmp_path: Path) -> No
         assert f"{100 * row['different']:.1f}" == row["different_published"]
     assert found["LLaMA-3-8B", "arc_challenge"]["different_numerator"] == 97
     assert found["Phi-3", "strategyqa"]["different_published"] == "73.6"
+
+
+def test_a_judge_that_reads_the_selection_is_marked(make_run: Callable[..., Path], tmp_path: Path) -> None:
+    answered = rules_key(RulesConfig(reading="answered"))
+    rows = [{**_judgement(0, 0, "different"), "judge_key": answered}]
+    options = {"models": [MODEL], "data_sets": [DATA_SET], "rates": [HIGH]}
+    exhibit = table_3(load_paper([make_run(tmp_path, tables={"judgements": rows}, **options)]))
+    assert _texts(exhibit) == [(MODEL, "100.0 † ‡")]
+    assert BY_CONSTRUCTION in exhibit.notes
+    assert exhibit.frame["different_published"].isna().all()
+    assert any("supports another answer than the CoT before" in note for note in exhibit.notes)
