@@ -63,12 +63,13 @@ class DraftStudyRun:
         self._append("problems", [*problem_rows(self.study.data), *refused_line_rows(self.study)])
         records = self.records()
         wanted = self._wanted(records)
-        with Progress(len(wanted), f"{self.study.label}: continuations") as progress:
+        weight = sum(map(self._weight, wanted))
+        with Progress(len(wanted), f"{self.study.label}: continuations", weight=weight) as progress:
             for batch, outcome in self._outcomes(wanted):
                 rows = self._rows(batch, outcome)
                 self.store.append("continuations", rows)
                 failed = sum(row["status"] == "failed" for row in rows)
-                progress.advance(len(rows) - failed, skipped=0, failed=failed)
+                progress.advance(len(rows) - failed, skipped=0, failed=failed, weight=sum(map(self._weight, batch)))
         self.store.flush()
 
     def records(self) -> list[DraftRecord]:
@@ -153,6 +154,10 @@ class DraftStudyRun:
         if item.one.answering == "immediate":
             return Settings(IMMEDIATE_TOKENS, {}, config.sampling, config.engine.max_cache_tokens)
         return answer_settings(self.study)
+
+    def _weight(self, item: Wanted) -> float:
+        """Tokens that it may generate at most."""
+        return float(self._settings(item).max_new_tokens)
 
     def _rows(self, batch: Sequence[Wanted], outcome: Outcome) -> list[dict[str, Any]]:
         if outcome.error is not None:

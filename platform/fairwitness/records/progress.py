@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 BEAT_S = 60.0
@@ -25,17 +25,28 @@ class Progress:
     Leaves a clean line after Ctrl-C.
     """
 
-    def __init__(self, total: int, label: str, *, console: Console | None = None, every_s: float = BEAT_S) -> None:
+    def __init__(
+        self,
+        total: int,
+        label: str,
+        *,
+        weight: float | None = None,
+        console: Console | None = None,
+        every_s: float = BEAT_S,
+    ) -> None:
         """Makes a progress display that `with` starts.
 
         Args:
             total: How many items there are, those skipped by a resumed job not counted.
             label: What they are, for example "unlearning tasks".
+            weight: What all items weigh together, where they take unequal time; the time left is then estimated from
+                the weight that is done, which `advance` and `count` are told.
             console: Where to show it; by default stderr.
             every_s: Seconds between two lines where there is no terminal.
         """
         self.total, self.label = total, label
         self.num_ok = self.num_skipped = self.num_failed = 0
+        self._weight, self._weight_done = weight, 0.0
         self._console = console or Console(file=sys.stderr)
         self._every_s, self._beating = every_s, ExitStack()
         columns = (
@@ -43,11 +54,11 @@ class Progress:
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             TextColumn("{task.fields[trouble]}"),
         )
         self._bar = Bar(*columns, console=self._console, transient=True, refresh_per_second=4)
-        self._task = self._bar.add_task(label, total=total, rate="", trouble="")
+        self._task = self._bar.add_task(label, total=total, rate="", left="", trouble="")
         self._began_s = time.monotonic()
 
     @property
@@ -75,17 +86,20 @@ class Progress:
         end = "" if error is None else "; stopped before the end"
         self._line(f"{self.label}: {self.summary()}{end}")
 
-    def advance(self, ok: int = 0, *, skipped: int = 0, failed: int = 0) -> None:
-        """Counts items that are done: measured, skipped and failed ones, each separately."""
+    def advance(self, ok: int = 0, *, skipped: int = 0, failed: int = 0, weight: float = 0.0) -> None:
+        """Counts items that are done: measured, skipped and failed ones, each separately, and what they weigh."""
+        self._weight_done += weight
         self.num_ok += ok
         self.num_skipped += skipped
         self.num_failed += failed
-        self._bar.update(self._task, completed=self.num_done, rate=self._rate(), trouble=self._trouble())
+        self._bar.update(
+            self._task, completed=self.num_done, rate=self._rate(), left=self._left(), trouble=self._trouble()
+        )
 
-    def count(self, statuses: Iterable[str]) -> None:
-        """Counts finished items by status."""
+    def count(self, statuses: Iterable[str], *, weight: float = 0.0) -> None:
+        """Counts finished items by status, and what they weigh."""
         number = Counter(statuses)
-        self.advance(number["ok"], skipped=number["skipped"], failed=number["failed"])
+        self.advance(number["ok"], skipped=number["skipped"], failed=number["failed"], weight=weight)
 
     def summary(self) -> str:
         """One line: how many of how many, trouble, time and rate."""
@@ -94,11 +108,13 @@ class Progress:
         return ", ".join(part for part in parts if part)
 
     def _beat(self) -> None:
+        left = self._left()
+        self._line(f"{self.label}: {self.summary()}{f', {left}' if left else ''}")
+
+    def _left(self) -> str:
         took_s = time.monotonic() - self._began_s
-        left = (
-            f", about {duration((self.total - self.num_done) * took_s / self.num_done)} left" if self.num_done else ""
-        )
-        self._line(f"{self.label}: {self.summary()}{left}")
+        done, total = (self.num_done, self.total) if self._weight is None else (self._weight_done, self._weight)
+        return f"about {duration(max(0.0, total - done) * took_s / done)} left" if done else ""
 
     def _rate(self) -> str:
         took_s = time.monotonic() - self._began_s

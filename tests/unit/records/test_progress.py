@@ -79,6 +79,22 @@ def test_signs_of_life_before_and_after_the_first_item() -> None:
     assert "heartbeat" not in [thread.name for thread in threading.enumerate()]
 
 
+def test_time_left_goes_by_weight_where_items_have_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("fairwitness.records.progress.time.monotonic", lambda: now[0])
+    out = io.StringIO()
+    with Progress(11, "tasks", weight=100.0, console=Console(file=out)) as progress:
+        now[0] = 60.0
+        progress.count(["ok"], weight=90.0)
+        progress._beat()
+        progress.advance(10, weight=10.0)
+        progress._beat()
+    first, last = out.getvalue().splitlines()[1:3]
+    # One of 11 items, but nine tenths of the work: 60 s / 90 * 10.
+    assert first == "tasks: 1 of 11, in 60.0 s, 0.0167/s, about 7 s left"
+    assert last.endswith("about 0 s left")
+
+
 def test_one_line_a_minute_is_the_most() -> None:
     assert BEAT_S == 60.0
     out = io.StringIO()

@@ -78,6 +78,12 @@ class Work:
                 return len(self.request.prompt)
         return len(self.request.cot_prompt) + len(self.request.cot_ids)
 
+    @property
+    def weight(self) -> float:
+        """How much it takes, in tokens; for CC-SHAP in tokens of all masked prompts at most."""
+        config = self.baseline.config
+        return float(self.num_tokens * (config.max_evaluations if isinstance(config, CcShapConfig) else 1))
+
 
 def step_indices(config: BaselineConfig, record: CotRecord) -> list[int | None]:
     """The places in a CoT that the baseline has a row for; `[None]` where it takes the CoT as a whole."""

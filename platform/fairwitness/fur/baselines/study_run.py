@@ -92,11 +92,13 @@ class BaselinesRun:
         if not self.works:
             return
         batches = list(batches_of(self.study, self.works))
-        with Progress(len(self.works), f"{self.study.label}: baselines") as progress:
+        weight = sum(work.weight for work in self.works)
+        with Progress(len(self.works), f"{self.study.label}: baselines", weight=weight) as progress:
             for outcome in pool.map(engine_spec(self.study), (batch.item for batch in batches)):
-                rows = _rows(self.study, batches[outcome.index], outcome)
+                batch = batches[outcome.index]
+                rows = _rows(self.study, batch, outcome)
                 self.store.append("baselines", rows)
-                progress.count(str(row["status"]) for row in rows)
+                progress.count((str(row["status"]) for row in rows), weight=sum(work.weight for work in batch.works))
         self.store.flush()
 
     def _is_wanted(self, baseline: Baseline, record: CotRecord, failed: set[str]) -> bool:
