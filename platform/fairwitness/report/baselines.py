@@ -40,6 +40,16 @@ class BaselineView:
     sources: str
 
     @property
+    def name(self) -> str:
+        """The baseline's name for people."""
+        return "CC-SHAP" if self.summary.baseline == CC_SHAP else self.summary.baseline.replace("_", " ")
+
+    @property
+    def excluded(self) -> str:
+        """The problems that do not count, by reason; empty where all do."""
+        return "; ".join(f"{number} ({reason})" for reason, number in self.summary.excluded.items())
+
+    @property
     def reading(self) -> str:
         """What the baseline says of a CoT."""
         return READINGS[self.summary.baseline]
@@ -113,8 +123,7 @@ def _row(view: BaselineView) -> dict[str, Any]:
 
 def _line(view: BaselineView) -> str:
     panel, summary = view.panel, view.summary
-    name = summary.baseline.replace("_", " ")
-    head = f"{panel.model} on {panel.data_set}, {name}{f' ({view.settings})' if view.settings else ''}: "
+    head = f"{panel.model} on {panel.data_set}, {view.name}{f' ({view.settings})' if view.settings else ''}: "
     hard = summary.ff_hard
     beside = f"ff-hard at {rate(panel.shown_cell.lr) if panel.shown_cell else 'no rate'} {with_interval(hard)}"
     if summary.baseline != CC_SHAP:
@@ -128,7 +137,16 @@ def _line(view: BaselineView) -> str:
 
 
 def _shown(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {value}" for name, value in settings.items() if name not in ("kind", "texts"))
+    return ", ".join(
+        f"{name.replace('_', ' ')}: {json.dumps(value, ensure_ascii=False) if _is_blank(value) else value}"
+        for name, value in settings.items()
+        if name not in ("kind", "texts")
+    )
+
+
+def _is_blank(value: Any) -> bool:
+    """Whether a text would not be seen as it is: it begins or ends with white space, or is empty."""
+    return isinstance(value, str) and value != (value.strip() or " ")
 
 
 def _sources(rows: pd.DataFrame) -> str:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from fairwitness.records.store import Store
-from fairwitness.report.baselines import baseline_lines, baseline_views
+from fairwitness.report.baselines import _shown, baseline_lines, baseline_views
 from fairwitness.report.build import build_report
 from fairwitness.report.data import load_run
 from fairwitness.report.panels import build_panels
@@ -89,6 +89,8 @@ def test_page_shows_the_table_and_escapes_what_it_shows(run_dir: Path) -> None:
     assert '<a href="#baselines">' in page
     assert "add mistake" in page
     assert "CC-SHAP" in page
+    assert "cc shap" not in page
+    assert page.count("Problems not counted") == 1
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
 
@@ -111,6 +113,10 @@ def test_lines_say_the_same_as_the_table(run_dir: Path) -> None:
     assert first.endswith(f"{int(mistakes.summary.ff_hard.denominator)} problems")
     assert shap.summary.score.value is not None
     assert f"mean score {shap.summary.score.value:.3f}" in second
+
+
+def test_a_setting_of_white_space_is_quoted() -> None:
+    assert _shown({"kind": "filler_tokens", "text": " ...", "max_evaluations": 5}) == 'text: " ...", max evaluations: 5'
 
 
 def test_equal_problems_have_equal_intervals_of_ff_hard(run_dir: Path) -> None:
