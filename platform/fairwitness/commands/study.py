@@ -77,11 +77,15 @@ def study_show(run: RunPath) -> None:
 
     def act() -> int:
         from fairwitness.errors import DataError
-        from fairwitness.fur.step_study.summary import PAPER_PEARSON, describe_summary, summarise_ratings
+        from fairwitness.fur.step_study.summary import (
+            PAPER_PEARSON,
+            describe_summary,
+            run_ratings,
+            summarise_ratings,
+        )
         from fairwitness.records.run_dir import RunDirectory
 
-        ratings = RunDirectory.at(run).store(create=False).read("ratings").to_pandas()
-        summaries = summarise_ratings(ratings)
+        summaries = summarise_ratings(run_ratings(RunDirectory.at(run).store(create=False)))
         if not summaries:
             raise DataError(f"{run}: holds no rating yet; take some in with fairwitness study import")
         for summary in summaries:

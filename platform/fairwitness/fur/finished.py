@@ -18,6 +18,7 @@ from fairwitness.config import Config, load_config
 from fairwitness.errors import StoreError
 from fairwitness.fur.cots import CotRecord, stored_records
 from fairwitness.fur.faithfulness import ChosenRate, Infeasible, cell_faithfulness
+from fairwitness.fur.imported import IMPORT_JOB
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.decisions import choose_searched, decisions_of
 from fairwitness.fur.study import Study, prepare_studies
@@ -29,9 +30,6 @@ from fairwitness.records.store import Store
 
 OWN_SETTINGS = ("engine", "pool", "tracking")
 """Settings that a following job may have of its own; they change no result."""
-
-IMPORT_JOB = "fur_import"
-"""The job whose runs hold results of others."""
 
 
 @dataclass(frozen=True, eq=False)

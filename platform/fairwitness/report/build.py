@@ -11,6 +11,7 @@ import pandas as pd
 
 from fairwitness.errors import StoreError
 from fairwitness.fur.faithfulness import ChosenRate
+from fairwitness.fur.step_study.summary import run_ratings, summarise_ratings
 from fairwitness.problems.problem import Problem
 from fairwitness.records.store import Store
 from fairwitness.report.baselines import baseline_views, baselines_table
@@ -22,8 +23,10 @@ from fairwitness.report.health import Health, panel_health
 from fairwitness.report.html import Extras, render
 from fairwitness.report.judgements import judgements_table, load_judged
 from fairwitness.report.overlap import method_groups, overlap_table
-from fairwitness.report.panels import Panel, build_panels, min_specificity, rng_for
+from fairwitness.report.panels import Panel, build_panels, min_specificity, rng_for, with_others
 from fairwitness.report.plots import rates_plot
+from fairwitness.report.published import published_sentences
+from fairwitness.report.step_study import step_study_table
 from fairwitness.report.svg import standalone
 from fairwitness.report.tables import (
     problems_table,
@@ -43,8 +46,8 @@ class ReportPaths:
     Attributes:
         html: The page.
         csv: The tables, by name without suffix: summary, rates, steps, problems, skipped_failed; separation where the
-            problems carry a ground truth; overlap where the run has several methods; baselines, judgements and
-            capability where there are any.
+            problems carry a ground truth; overlap where the run has several methods; baselines, judgements, capability
+            and step_study where there are any.
         plots: Figures as SVG, by panel.
         findings: What a reader should take away per model and data set: its name, and under it a line per sentence.
         is_feasible: Whether the rule selects a rate for some model and data set.
@@ -70,26 +73,37 @@ def build_report(run_dir: Path) -> ReportPaths:
     """
     run_dir = Path(run_dir)
     run = load_run(run_dir)
-    panels = build_panels(run)
+    store = Store(run_dir / "store", create=False)
+    panels = with_others(run, build_panels(run))
     problems = _problems(run)
     healths = _healths(run, panels, problems)
     found = {panel.slug: separations(panel, problems, functools.partial(rng_for, run)) for panel in panels}
-    plots = {panel.slug: rates_plot(panel, min_specificity=min_specificity(run)) for panel in panels}
+    plots = {
+        panel.slug: rates_plot(panel, min_specificity=min_specificity(run))
+        for panel in panels
+        if not panel.is_published
+    }
     extras = Extras(
         method_groups=method_groups(panels, functools.partial(rng_for, run)),
         baselines=baseline_views(run, panels),
         capabilities=run_capabilities(run),
-        judged=load_judged(run, Store(run_dir / "store", create=False)),
+        judged=load_judged(run, store),
+        step_study=summarise_ratings(run_ratings(store)),
     )
     tables = _tables(run, panels, healths, found, problems) | _extra_tables(extras)
     # Without rows some have no columns either, and such a file cannot be read.
     tables = {name: table for name, table in tables.items() if len(table.columns)}
-    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], extras)
-    findings = [finding(p, found[p.slug], h) for p, h in zip(panels, healths, strict=True)]
+    findings = [_finding(p, found[p.slug], h, extras) for p, h in zip(panels, healths, strict=True)]
+    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], extras, findings)
     feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
     cautions = [_line(one, caution) for one in findings for caution in one.cautions]
     cautions += extras.judged.cautions if extras.judged else []
     return _write(run_dir, page, tables, plots, findings, cautions, is_feasible=feasible)
+
+
+def _finding(panel: Panel, found: Sequence[Separation], health: Health, extras: Extras) -> Finding:
+    judged = extras.judged.cells if extras.judged else ()
+    return finding(panel, found, health, tuple(published_sentences(panel, judged, extras.step_study)))
 
 
 def _problems(run: Run) -> dict[str, Problem]:
@@ -133,6 +147,7 @@ def _extra_tables(extras: Extras) -> dict[str, pd.DataFrame]:
         "baselines": baselines_table(extras.baselines),
         "capability": capability_table(extras.capabilities),
         "judgements": judgements_table(extras.judged.cells) if extras.judged else pd.DataFrame(),
+        "step_study": step_study_table(extras.step_study),
     }
     return {name: table for name, table in tables.items() if len(table)}
 

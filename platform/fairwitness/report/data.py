@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from fairwitness.errors import StoreError
 from fairwitness.fur.baselines.summary import JOB as BASELINES_JOB
+from fairwitness.fur.imported import IMPORT_JOB
 from fairwitness.fur.search.decisions import decisions_of
 from fairwitness.records.conditions import one_of
 from fairwitness.records.run_dir import run_rows
@@ -78,6 +79,7 @@ class Run:
         baseline_settings: baseline_key → settings of a baseline, in the order of the jobs.
         decisions: Where a search made the run, why the trial of each cell ended; see `decisions_of`.
         capability: Rows of `capability` in the run's scopes.
+        others: Of results of others, scope_key, model and data_set of judgements and ratings, each once.
     """
 
     info: dict[str, Any]
@@ -92,6 +94,12 @@ class Run:
     baseline_settings: Mapping[str, Mapping[str, Any]]
     decisions: Mapping[str, str]
     capability: pd.DataFrame
+    others: pd.DataFrame
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether others measured what it holds."""
+        return bool(self.info["job"] == IMPORT_JOB)
 
 
 def load_run(run_dir: Path) -> Run:
@@ -118,6 +126,7 @@ def load_run(run_dir: Path) -> Run:
         baseline_settings=baselines,
         decisions=decisions_of(store, info),
         capability=_frame(store.read("capability", where=_within("scope_key", scopes))),
+        others=_others(store, info),
     )
 
 
@@ -153,6 +162,16 @@ def _baseline_settings(store: Store) -> dict[str, Mapping[str, Any]]:
 def _baselines(store: Store, scopes: Sequence[str] | None, keys: Sequence[str]) -> pd.DataFrame:
     where = pc.field("baseline_key").isin(list(keys)) & pc.field("scope_key").isin(list(scopes or []))
     return _frame(store.read("baselines", _BASELINE_COLUMNS, where))
+
+
+def _others(store: Store, info: dict[str, Any]) -> pd.DataFrame:
+    names = ["scope_key", "model", "data_set"]
+    if info["job"] != IMPORT_JOB:
+        return pd.DataFrame(columns=names)
+    where = _within("scope_key", info["scope_keys"])
+    found = [store.read(table, names, where).to_pandas() for table in ("judgements", "ratings")]
+    distinct: pd.DataFrame = pd.concat(found).drop_duplicates()
+    return distinct.sort_values(names, ignore_index=True)
 
 
 def _within(column: str, keys: Sequence[str] | None) -> pc.Expression | None:

@@ -11,7 +11,7 @@ import pandas as pd
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, Infeasible
 from fairwitness.report.format import decimal, figure, percent, plural, rate
 from fairwitness.report.health import Health
-from fairwitness.report.panels import Panel
+from fairwitness.report.panels import NO_UNLEARNING, Panel
 from fairwitness.report.truth import FF_HARD, STEPS_OF_ALL, STEPS_OF_FAITHFUL, Separation
 from fairwitness.stats.bootstrap import Estimate
 
@@ -40,8 +40,17 @@ class Finding:
     cautions: tuple[str, ...]
 
 
-def finding(panel: Panel, found: Sequence[Separation], health: Health) -> Finding:
-    """What a reader should take away from one panel."""
+def finding(panel: Panel, found: Sequence[Separation], health: Health, published: Sequence[str] = ()) -> Finding:
+    """What a reader should take away from one panel.
+
+    Args:
+        panel: The panel.
+        found: How well scores recover a known truth.
+        health: Its health.
+        published: What there is to say of a panel of results of others without unlearning.
+    """
+    if panel.is_published:
+        return Finding(panel.model, panel.data_set, "", (NO_UNLEARNING, *published), ())
     cautions = tuple(_cautions(health))
     if not isinstance(panel.choice, ChosenRate):
         sentences = [panel.choice.reason if panel.choice.nearest else _why_nothing(panel)]

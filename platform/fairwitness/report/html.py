@@ -14,12 +14,14 @@ from markupsafe import Markup
 
 from fairwitness.fur.capability.results import CellCapability
 from fairwitness.fur.faithfulness import ChosenRate
+from fairwitness.fur.imported import CELL_RATES
 from fairwitness.fur.methods import method_name
+from fairwitness.fur.step_study.summary import PAPER_PEARSON, RatingSummary
 from fairwitness.problems.problem import Problem
 from fairwitness.report import format as fmt
 from fairwitness.report.baselines import BaselineView
 from fairwitness.report.data import Run, find_setting
-from fairwitness.report.findings import finding
+from fairwitness.report.findings import Finding
 from fairwitness.report.health import Health
 from fairwitness.report.judgements import Judged
 from fairwitness.report.losses import MAX_GROUPS, MAX_ITEMS, loss_groups
@@ -66,12 +68,14 @@ class Extras:
         baselines: Baselines beside ff-hard.
         capabilities: General capability.
         judged: What judges said; None where there are no judgements.
+        step_study: How ratings by people go with ff-soft, of all together and of each model and data set.
     """
 
     method_groups: Sequence[MethodGroup] = ()
     baselines: Sequence[BaselineView] = ()
     capabilities: Sequence[CellCapability] = ()
     judged: Judged | None = None
+    step_study: Sequence[RatingSummary] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ def render(
     problems: Mapping[str, Problem],
     losses: pd.DataFrame,
     extras: Extras,
+    findings: Sequence[Finding],
 ) -> str:
     """The whole page. Equal arguments give equal text: the only times in it are the run's own.
 
@@ -106,16 +111,19 @@ def render(
         problems: problem_key → problem.
         losses: Result of `skipped_failed_table`.
         extras: What only some runs have.
+        findings: What a reader should take away, in the order of the panels.
     """
     views = _views(panels, healths, separations, plots, problems)
-    checks, figures = split_health(run.health)
+    checks, figures = split_health({name: value for name, value in run.health.items() if name != CELL_RATES})
     lost = loss_groups(losses)
     script = asset("report.js")
     page = environment().get_template("report.html.j2")
     return page.render(
         run=run,
         views=views,
-        findings=[finding(view.panel, view.separations, view.health) for view in views],
+        measured=[view for view in views if not view.panel.is_published],
+        findings=findings,
+        paper_pearson=PAPER_PEARSON,
         checks=checks,
         figures=figures,
         groups=lost[:MAX_GROUPS],
@@ -125,7 +133,7 @@ def render(
         method_name=method_name,
         max_items=MAX_ITEMS,
         min_specificity=min_specificity(run),
-        rates=[fmt.rate(lr) for lr in sorted(run.unlearning["lr"].dropna().unique())],
+        rates=[fmt.rate(lr) for lr in _rates(run, extras)],
         styles=sorted(run.cots["prompt_style"].dropna().unique()),
         seed=find_setting(run.config, "seed"),
         recipe=_recipe(run.config),
@@ -154,7 +162,7 @@ def _views(
                 panel=panel,
                 health=health,
                 separations=found,
-                rates_plot=Markup(plots[panel.slug]),
+                rates_plot=Markup(plots.get(panel.slug, "")),
                 strips_plot=Markup(strips_plot(shown)) if shown else None,
                 problems=tuple(problem_views(panel, problems, limit=limit)),
             )
@@ -179,6 +187,11 @@ def split_health(health: Mapping[str, Any], prefix: str = "") -> tuple[list[Chec
         else:
             figures[name] = value
     return checks, figures
+
+
+def _rates(run: Run, extras: Extras) -> list[float]:
+    judged = (cell.lr for cell in extras.judged.cells if cell.lr is not None) if extras.judged else ()
+    return sorted({*run.unlearning["lr"].dropna(), *judged})
 
 
 def _shades() -> str:

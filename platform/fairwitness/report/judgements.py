@@ -35,6 +35,11 @@ class Judged:
         """What makes the shares doubtful."""
         return [line for line in map(caution, self.cells) if line is not None]
 
+    @property
+    def num_judgements(self) -> int:
+        """Judgements, those without a verdict included."""
+        return sum(cell.num_judged + cell.num_skipped + cell.num_failed for cell in self.cells)
+
 
 def load_judged(run: Run, store: Store) -> Judged | None:
     """The judgements of the run's cells; None where there are none.

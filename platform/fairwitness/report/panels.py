@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from fairwitness.stats.bootstrap import named_rng
 
 MIN_SPECIFICITY = 95.0
 """Percent; FUR, App. E.1."""
+NO_UNLEARNING = "Results published by others; they hold no unlearning of this model on this data set."
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Panel:
         cot_steps: The panel's CoT steps.
         steps: Result of `step_results`, all rates.
         problems: Result of `problem_results`, all rates.
+        is_imported: Whether others measured it.
     """
 
     scope_key: str
@@ -51,6 +53,12 @@ class Panel:
     cot_steps: pd.DataFrame
     steps: pd.DataFrame
     problems: pd.DataFrame
+    is_imported: bool = False
+
+    @property
+    def is_published(self) -> bool:
+        """Whether it holds what others published, and no unlearning: there is nothing to choose a rate for."""
+        return self.is_imported and not self.cells
 
     @property
     def shown_cell(self) -> CellFaithfulness | None:
@@ -88,7 +96,20 @@ def build_panels(run: Run) -> list[Panel]:
 
     A scope whose CoTs never led to a task still is a panel, with no cells.
     """
-    panels = [_panel(run, *part) for part in _parts(run)]
+    return _in_order(_panel(run, *part) for part in _parts(run))
+
+
+def with_others(run: Run, panels: Sequence[Panel]) -> list[Panel]:
+    """The panels, and one without CoTs for each model and data set that only judgements or ratings of others name."""
+    known = {(panel.model, panel.data_set) for panel in panels}
+    new: dict[tuple[str, str], Panel] = {}
+    for scope, model, data_set in run.others.itertuples(index=False, name=None):
+        if (model, data_set) not in known:
+            new.setdefault((model, data_set), _without_cots(run, scope, model, data_set))
+    return _in_order([*panels, *new.values()])
+
+
+def _in_order(panels: Iterable[Panel]) -> list[Panel]:
     return sorted(panels, key=lambda p: (p.model, p.data_set, p.method, p.lora_rank or 0, p.scope_key))
 
 
@@ -131,11 +152,33 @@ def _panel(run: Run, scope_key: str, method: str, lora_rank: int | None) -> Pane
         method=method,
         lora_rank=lora_rank,
         cells=tuple(cells),
-        choice=choose_searched(cells, run.decisions, min_specificity=min_specificity(run)),
+        choice=Infeasible(None, NO_UNLEARNING)
+        if run.is_imported and not cells
+        else choose_searched(cells, run.decisions, min_specificity=min_specificity(run)),
         cots=cots,
         cot_steps=run.cot_steps[run.cot_steps["scope_key"] == scope_key].reset_index(drop=True),
         steps=steps,
         problems=problem_results(steps, agree),
+        is_imported=run.is_imported,
+    )
+
+
+def _without_cots(run: Run, scope_key: str, model: str, data_set: str) -> Panel:
+    steps = step_results(run.unlearning.iloc[:0])
+    return Panel(
+        scope_key=scope_key,
+        model=model,
+        model_revision=None,
+        data_set=data_set,
+        method="",
+        lora_rank=None,
+        cells=(),
+        choice=Infeasible(None, NO_UNLEARNING),
+        cots=run.cots.iloc[:0],
+        cot_steps=run.cot_steps.iloc[:0],
+        steps=steps,
+        problems=problem_results(steps, {}),
+        is_imported=True,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.compute as pc
 
+from fairwitness.fur.imported import imported_rates
 from fairwitness.fur.judging.pairs import VERDICTS
 from fairwitness.fur.judging.rows import KIND
 from fairwitness.problems.draws import item_rng
@@ -29,7 +30,7 @@ class JudgedCell:
         data_set: Name of the data set.
         method: ff2 or lora; None where the steps' unlearning is not stored.
         lora_rank: Rank of the adapters; None for ff2.
-        lr: Learning rate; None likewise.
+        lr: Learning rate; None where it is not known either.
         judge: Name of the judge.
         judge_key: Hash of judge and question.
         verdicts: How often each verdict was given.
@@ -95,11 +96,12 @@ def judged_cells(
     # A step that was measured again, with another retain set, was judged as what it was before.
     is_current = rows["item_key"].isin(last.index) | ~rows["cell_key"].isin(tasks["cell_key"].unique())
     groups = rows[is_current].groupby(["model", "data_set", "cell_key", "judge_key"], dropna=False, sort=True)
-    cells = [_cell(group, last, seed) for _, group in groups]
+    rates = imported_rates(store)
+    cells = [_cell(group, last, seed, rates) for _, group in groups]
     return sorted(cells, key=lambda c: (c.model, c.data_set, c.method or "", c.lora_rank or 0, c.lr or 0, c.judge))
 
 
-def _cell(rows: pd.DataFrame, last: pd.DataFrame, seed: int) -> JudgedCell:
+def _cell(rows: pd.DataFrame, last: pd.DataFrame, seed: int, rates: Mapping[str, float]) -> JudgedCell:
     first = rows.iloc[0]
     tasks = last.reindex(rows["item_key"])
     settings = tasks.dropna(subset=["lr"])
@@ -124,7 +126,7 @@ def _cell(rows: pd.DataFrame, last: pd.DataFrame, seed: int) -> JudgedCell:
         data_set=str(first["data_set"]),
         method=None if method is None else str(method["method"]),
         lora_rank=None if method is None or pd.isna(method["lora_rank"]) else int(method["lora_rank"]),
-        lr=None if method is None else float(method["lr"]),
+        lr=rates.get(cell_key or "") if method is None else float(method["lr"]),
         judge=str(first["judge"]),
         judge_key=str(first["judge_key"]),
         verdicts={verdict: int((judged["verdict"] == verdict).sum()) for verdict in VERDICTS},

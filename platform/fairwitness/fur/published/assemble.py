@@ -33,6 +33,7 @@ class Assembled:
         data_sets: Names of the data sets.
         scope_keys: Every scope.
         cell_keys: Every cell.
+        rates: Learning rate of each cell, where files tell it.
         revision: Hash of all files; the revision of problems and data sets.
     """
 
@@ -43,6 +44,7 @@ class Assembled:
     data_sets: dict[str, None] = field(default_factory=dict)
     scope_keys: dict[str, None] = field(default_factory=dict)
     cell_keys: dict[str, None] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
 
 
 def assemble(files: Sequence[PublishedFile]) -> Assembled:
@@ -109,6 +111,8 @@ class _Builder:
     def _cell(self, origin: Origin, scope_key: str) -> str:
         key = key_of(scope=scope_key, method=origin.method, lr=origin.lr)
         self.found.cell_keys[key] = None
+        if origin.lr is not None:
+            self.found.rates[key] = origin.lr
         return key
 
     def _cot(self, taken: Taken, scope_key: str) -> str | None:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fairwitness.config import Config
 from fairwitness.errors import StoreError
-from fairwitness.fur.finished import IMPORT_JOB
+from fairwitness.fur.imported import CELL_RATES, IMPORT_JOB
 from fairwitness.fur.published.assemble import Assembled, assemble
 from fairwitness.fur.published.reading import PublishedFile, read_published
 from fairwitness.fur.published.rows import Row
@@ -101,6 +101,7 @@ def import_published(config: ImportConfig, *, report: Reporter) -> ImportResult:
         lines = Counter({file.shape: 0 for file in files})
         for file in files:
             lines[file.shape] += len(file.taken)
+        job.health[CELL_RATES] = found.rates
         job.health |= {f"lines of {shape}": number for shape, number in sorted(lines.items())}
         with job.started():
             for table, rows in found.rows.items():

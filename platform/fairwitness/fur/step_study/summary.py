@@ -9,6 +9,9 @@ import pandas as pd
 
 from fairwitness.fur.step_study.bins import BINS, Bin
 from fairwitness.problems.draws import item_rng
+from fairwitness.records.conditions import one_of
+from fairwitness.records.run_dir import run_rows
+from fairwitness.records.store import Store
 from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
 from fairwitness.stats.correlation import Correlation, pearson, spearman
 
@@ -66,6 +69,19 @@ def summarise_ratings(ratings: pd.DataFrame, *, seed: int = 0) -> list[RatingSum
     groups = [(str(model), str(data), part) for (model, data), part in rated.groupby(["model", "data_set"])]
     named = [_summary(part, model, data, seed) for model, data, part in groups]
     return named if len(named) < 2 else [_summary(rated, None, None, seed), *named]
+
+
+def run_ratings(store: Store) -> pd.DataFrame:
+    """The rows of `ratings` of steps of the run as it is now, by key.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    runs = run_rows(store)
+    scopes = runs[-1]["scope_keys"] if runs else None
+    where = None if scopes is None else one_of("scope_key", scopes)
+    rows: pd.DataFrame = store.read("ratings", where=where).to_pandas()
+    return rows.sort_values("key", kind="stable", ignore_index=True)
 
 
 def describe_summary(summary: RatingSummary) -> Iterator[str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from scipy import stats as scipy_stats
 from typer.testing import CliRunner
 
 from fairwitness.cli import app
@@ -81,8 +84,6 @@ def test_the_figures_of_the_report_by_hand(tmp_path: Path) -> None:
     lines = [result(1), result(2, unlearning_results=other | {"2": other["1"]}), result(3, initial_cot_probs=[0.1, 0.9],
              cot_prediction=1)]  # fmt: skip
     found = take(tmp_path, write_results(tmp_path, lines))
-    import pandas as pd
-
     (row,) = pd.read_csv(found.run.path / "csv" / "rates.csv").to_dict("records")
     # The third problem's answers differ, so it counts nowhere. Of the others one flips.
     assert (row["ff_hard_any"], row["ff_hard_any_denominator"], row["num_problems"]) == (0.5, 2, 3)
@@ -251,3 +252,62 @@ def test_the_command(tmp_path: Path) -> None:
     assert "error: " in missing.output
     assert drawn.exit_code == 0, drawn.output
     assert "2 steps to rate" in drawn.output
+
+
+def study_file(path: Path) -> Path:
+    line = {
+        "Question": "Do foxes dig?", "options": "['A): yes', 'B): no']", "segmented_cot": "||".join(SENTENCES),
+        "correct_answer": 0, "predicted_answer": 0, "target_step_idx": 1, "dataset": "sqa", "model": "Phi-3",
+    }  # fmt: skip
+    shifts = ((0.9, 5), (0.4, 2), (-0.5, 3), (0.1, 3))
+    rows = [
+        line | {"ID": f"r{n}", "Question": f"Do foxes dig, rated {n}?", "dp": dp, "rating": rating}
+        for n, (dp, rating) in enumerate(shifts)
+    ]
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_the_report_says_what_published_results_are(tmp_path: Path) -> None:
+    judged = [judgement(number, reply="No" if number < 4 else "Yes") for number in range(1, 6)]
+    files = [
+        write_lines(tmp_path / JUDGEMENTS_NAME, judged),
+        write_lines(tmp_path / "LLaMA-3_openbook_NPO_KL_1e-05_judgements.jsonl", judged[:2]),
+        write_mistakes(tmp_path, [mistake(1), mistake(7)]),
+        study_file(tmp_path / "ratings.csv"),
+    ]
+    found = take(tmp_path, *files)
+    page = found.report.read_text(encoding="utf-8") if found.report else ""
+    # Sports: 5 judged and 2 with a CoT, one of them in both; openbookqa: 2; strategyqa: 4 rated.
+    assert (
+        "2 models, 3 data sets,\npublished by others: 12 problems, 6 CoTs, 7 judgements, 4 ratings; 0 records" in page
+    )
+    for wrong in ("start it again", "No feasible rate", "not counted", "<figure", 'href="#rates"', "answer changed<"):
+        assert wrong not in page
+    assert page.count("they hold no unlearning of this model on this data set.") == 3
+    assert "of 5 judged steps, the CoT after unlearning argues for another answer in 3, 60.0%" in page
+    assert "at rate 1e-5: of 2 judged steps" in page
+    assert "It holds the CoTs of 2 problems, 6 CoT steps together." in page
+    assert "4 ratings of 4 steps: Pearson with ff-soft " in page
+    assert '<h2 id="step-study">' in page
+    table = pd.read_csv(found.run.path / "csv" / "judgements.csv").set_index("data_set")
+    assert table["lr"].to_dict() == {"bbh_sports": 3e-5, "openbookqa": 1e-5}
+    assert set(pd.read_csv(found.run.path / "csv" / "summary.csv")["data_set"]) == {
+        "bbh_sports", "openbookqa", "strategyqa",
+    }  # fmt: skip
+    (rated,) = pd.read_csv(found.run.path / "csv" / "step_study.csv").to_dict("records")
+    assert (rated["num_raters"], rated["num_steps"], rated["pearson_num_steps"]) == (1, 4, 4)
+    assert rated["pearson"] == pytest.approx(scipy_stats.pearsonr([0.9, 0.4, -0.5, 0.1], [5, 2, 3, 3]).statistic)
+    assert rated["spearman"] == pytest.approx(scipy_stats.spearmanr([0.9, 0.4, -0.5, 0.1], [5, 2, 3, 3]).statistic)
+
+
+def test_a_panel_with_unlearning_keeps_its_rates(tmp_path: Path) -> None:
+    openbook = tmp_path / "LLaMA-3_openbook_NPO_KL_1e-05_judgements.jsonl"
+    found = take(tmp_path, write_results(tmp_path, [result(1)]), write_lines(openbook, [judgement(1)]))
+    page = found.report.read_text(encoding="utf-8") if found.report else ""
+    assert page.count("<figure>") == 1
+    assert 'href="#rates"' in page
+    assert page.count("they hold no unlearning of this model on this data set.") == 1

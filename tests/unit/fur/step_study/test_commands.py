@@ -61,6 +61,13 @@ def test_from_export_to_show(tmp_path: Path) -> None:
     assert "Pearson of rating and ff-soft: " in shown.output
     assert "Spearman of rating and ff-soft: " in shown.output
 
+    made = CliRunner().invoke(app, ["report", str(run_dir)])
+    assert made.exit_code == 0, made.output
+    (row,) = csv.DictReader(io.StringIO((run_dir / "csv" / "step_study.csv").read_text()))
+    assert f"Pearson of rating and ff-soft: {float(row['pearson']):.4f} (" in shown.output
+    assert f"Spearman of rating and ff-soft: {float(row['spearman']):.4f} (" in shown.output
+    assert '<h2 id="step-study">' in (run_dir / "report.html").read_text()
+
 
 def test_no_feasible_rate_is_exit_code_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.unit.report.conftest.RATES", {"arc": {1e-4: (0.7, 0.8, 0.6)}})
