@@ -256,7 +256,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 def study_file(path: Path) -> Path:
     line = {
-        "Question": "Do foxes dig?", "options": "['A): yes', 'B): no']", "segmented_cot": "||".join(SENTENCES),
+        "Question": "Do foxes dig?", "options": "A): yes||B): no", "segmented_cot": "||".join(SENTENCES),
         "correct_answer": 0, "predicted_answer": 0, "target_step_idx": 1, "dataset": "sqa", "model": "Phi-3",
     }  # fmt: skip
     shifts = ((0.9, 5), (0.4, 2), (-0.5, 3), (0.1, 3))
@@ -285,7 +285,7 @@ def test_the_report_says_what_published_results_are(tmp_path: Path) -> None:
     assert (
         "2 models, 3 data sets,\npublished by others: 12 problems, 6 CoTs, 7 judgements, 4 ratings; 0 records" in page
     )
-    for wrong in ("start it again", "No feasible rate", "not counted", "<figure", 'href="#rates"', "answer changed<"):
+    for wrong in ("start it again", "No feasible rate", "not counted", "<figure", 'href="#rates"', ">answer changed<"):
         assert wrong not in page
     assert page.count("they hold no unlearning of this model on this data set.") == 3
     assert "of 5 judged steps, the CoT after unlearning argues for another answer in 3, 60.0%" in page
