@@ -82,7 +82,7 @@ def test_disk_full_while_reporting(command: Command, plain: dict[str, Any], monk
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(build, "_replace", write)
+        patch.setattr(build, "replace_file", write)
         found = command(plain).refused()
     assert "the report cannot be written" in found
     assert "No space left on device" in found
