@@ -11,7 +11,7 @@ from typing import Any
 from fairwitness.errors import StoreError
 from fairwitness.fur.capability.results import CellCapability
 from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
-from fairwitness.fur.finished import IMPORT_JOB
+from fairwitness.fur.imported import IMPORT_JOB
 from fairwitness.fur.judging.results import JudgedCell
 from fairwitness.problems.problem import Problem
 from fairwitness.records.store import Store

@@ -280,9 +280,7 @@ def test_judging_is_asked_before_anything_is_loaded(swept: Path, monkeypatch: py
 
 
 def test_a_rate_that_was_not_run_is_named(swept: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"organism on organism has no results at 5e-1; its rates are 1e-4, 3e-3"
-    ):
+    with pytest.raises(ConfigError, match=r"organism on organism has no results at 5e-1; its rates are 1e-4, 3e-3"):
         judge(swept, RULES, lr=0.5)
 
 

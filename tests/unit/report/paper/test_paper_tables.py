@@ -159,7 +159,7 @@ def test_where_no_rate_is_feasible_the_nearest_miss_is_marked(make_run: Callable
         assert any(note.startswith("†") for note in exhibit.notes)
         assert any(cell.text.endswith(" †") for cell in shown(exhibit, "own"))
         assert not exhibit.frame["feasible"].any()
-    assert any("nearest miss 0.0001 with specificity 50.0" in note for note in table_8(data).notes)
+    assert any("nearest miss 1e-4 with specificity 50.0" in note for note in table_8(data).notes)
 
 
 def test_a_run_without_any_rate_says_so(make_run: Callable[..., Path], tmp_path: Path) -> None:
