@@ -70,7 +70,7 @@ def test_infeasible_bound(command: Command, plain: dict[str, Any], kind: str) ->
     assert ended.code == 3
     assert "No feasible rate" in ended.out
     assert "keeps specificity at 100 or above" in ended.out
-    assert "nearest miss 0.01 with specificity " in ended.out
+    assert "nearest miss 1e-2 with specificity " in ended.out
     assert "lr: selected" not in ended.out
     assert "Traceback" not in ended.err
     (row,) = rows_of(store_of(plain), "runs")
