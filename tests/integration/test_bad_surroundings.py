@@ -25,7 +25,7 @@ from fairwitness.cli import app
 from fairwitness.records import parts
 from fairwitness.records.job import JobResult
 from fairwitness.records.run_dir import RunDirectory
-from fairwitness.report import build
+from fairwitness.report import files
 from tests.helpers.commands import Command
 from tests.helpers.sweeps import RATES, rows_of, store_of
 
@@ -82,7 +82,7 @@ def test_disk_full_while_reporting(command: Command, plain: dict[str, Any], monk
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(build, "replace_file", write)
+        patch.setattr(files, "replace_file", write)
         found = command(plain).refused()
     assert "the report cannot be written" in found
     assert "No space left on device" in found

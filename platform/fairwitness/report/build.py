@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from fairwitness.errors import StoreError
 from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.fur.step_study.summary import run_ratings, summarise_ratings
 from fairwitness.problems.problem import Problem
@@ -17,7 +16,7 @@ from fairwitness.records.store import Store
 from fairwitness.report.baselines import baseline_views, baselines_table
 from fairwitness.report.capability import capability_table, run_capabilities
 from fairwitness.report.data import Run, load_run
-from fairwitness.report.files import as_csv, replace_file
+from fairwitness.report.files import write_files
 from fairwitness.report.findings import Finding, finding
 from fairwitness.report.health import Health, panel_health
 from fairwitness.report.html import Extras, render
@@ -27,7 +26,6 @@ from fairwitness.report.panels import Panel, build_panels, min_specificity, rng_
 from fairwitness.report.plots import rates_plot
 from fairwitness.report.published import published_sentences
 from fairwitness.report.step_study import step_study_table
-from fairwitness.report.svg import standalone
 from fairwitness.report.tables import (
     problems_table,
     rates_table,
@@ -98,7 +96,13 @@ def build_report(run_dir: Path) -> ReportPaths:
     feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
     cautions = [_line(one, caution) for one in findings for caution in one.cautions]
     cautions += extras.judged.cautions if extras.judged else []
-    return _write(run_dir, page, tables, plots, findings, cautions, is_feasible=feasible)
+    written = write_files(run_dir, page, tables, plots)
+    return ReportPaths(
+        **written._asdict(),
+        findings=tuple("\n  ".join((_line(one), *one.sentences)) for one in findings),
+        is_feasible=feasible,
+        cautions=tuple(cautions),
+    )
 
 
 def _finding(panel: Panel, found: Sequence[Separation], health: Health, extras: Extras) -> Finding:
@@ -150,36 +154,3 @@ def _extra_tables(extras: Extras) -> dict[str, pd.DataFrame]:
         "step_study": step_study_table(extras.step_study),
     }
     return {name: table for name, table in tables.items() if len(table)}
-
-
-def _write(
-    run_dir: Path,
-    page: str,
-    tables: Mapping[str, pd.DataFrame],
-    plots: Mapping[str, str],
-    findings: Sequence[Finding],
-    cautions: Sequence[str],
-    *,
-    is_feasible: bool,
-) -> ReportPaths:
-    try:
-        for folder in ("csv", "plots"):
-            (run_dir / folder).mkdir(exist_ok=True)
-        paths = ReportPaths(
-            html=run_dir / "report.html",
-            csv={name: run_dir / "csv" / f"{name}.csv" for name in tables},
-            plots={name: run_dir / "plots" / f"{name}.svg" for name in plots},
-            findings=tuple("\n  ".join((_line(one), *one.sentences)) for one in findings),
-            is_feasible=is_feasible,
-            cautions=tuple(cautions),
-        )
-        for name, table in tables.items():
-            replace_file(paths.csv[name], as_csv(table))
-        for name, svg in plots.items():
-            replace_file(paths.plots[name], standalone(svg))
-        replace_file(paths.html, page)
-    except OSError as error:
-        raise StoreError(
-            f"{run_dir}: the report cannot be written ({error}); free space or check permissions"
-        ) from error
-    return paths

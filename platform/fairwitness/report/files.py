@@ -6,34 +6,48 @@ import csv
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
 from fairwitness.errors import StoreError
+from fairwitness.report.svg import standalone
 
 
-def write_files(run_dir: Path, page: str, tables: Mapping[str, pd.DataFrame]) -> dict[str, Path]:
-    """Writes report.html and a CSV file per table; gives the paths of the tables.
+class Written(NamedTuple):
+    """Files of a report: the page, and tables and plots by name."""
+
+    html: Path
+    csv: Mapping[str, Path]
+    plots: Mapping[str, Path]
+
+
+def write_files(
+    run_dir: Path, page: str, tables: Mapping[str, pd.DataFrame], plots: Mapping[str, str] | None = None
+) -> Written:
+    """Writes report.html, a CSV file per table and an SVG file per plot.
 
     Args:
         run_dir: The run directory.
         page: The page.
         tables: The tables by name without suffix.
+        plots: The plots by name without suffix, as they stand in the page; None where the page alone has them.
 
     Raises:
         StoreError: They cannot be written.
     """
-    paths = {name: run_dir / "csv" / f"{name}.csv" for name in tables}
+    texts = {run_dir / "csv" / f"{name}.csv": as_csv(table) for name, table in tables.items()}
+    drawings = {run_dir / "plots" / f"{name}.svg": standalone(svg) for name, svg in (plots or {}).items()}
+    html = run_dir / "report.html"
     try:
-        (run_dir / "csv").mkdir(exist_ok=True)
-        for name, table in tables.items():
-            replace_file(paths[name], as_csv(table))
-        replace_file(run_dir / "report.html", page)
+        for path, text in {**texts, **drawings, html: page}.items():
+            path.parent.mkdir(exist_ok=True)
+            replace_file(path, text)
     except OSError as error:
         raise StoreError(
             f"{run_dir}: the report cannot be written ({error}); free space or check permissions"
         ) from error
-    return paths
+    return Written(html, {path.stem: path for path in texts}, {path.stem: path for path in drawings})
 
 
 def as_csv(table: pd.DataFrame) -> str:

@@ -45,8 +45,8 @@ def build_draft_report(run_dir: Path, *, max_items: int = MAX_ITEMS) -> DraftRep
     page = render(run, found, told, draft_views(run, max_items=max_items), tables)
     written = write_files(run_dir, page, tables)
     return DraftReportPaths(
-        html=run_dir / "report.html",
-        csv=written,
+        html=written.html,
+        csv=written.csv,
         findings=tuple(one.lines() for one in told),
         cautions=tuple(line for one in told for line in one.caution_lines()),
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairwitness.errors import StoreError
+from fairwitness.report.files import as_csv, replace_file
 from fairwitness.report.paper.data import load_paper
 from fairwitness.report.paper.page import render
 from fairwitness.report.paper.registry import EXHIBITS
@@ -46,7 +46,7 @@ def build_paper(run_dirs: Sequence[Path], out: Path) -> PaperPaths:
     data = load_paper([Path(run_dir) for run_dir in run_dirs])
     exhibits = [make(data) for make in EXHIBITS.values()]
     page = render(data, exhibits)
-    tables = {one.name: one.frame.to_csv(index=False, lineterminator="\n") for one in exhibits if not one.frame.empty}
+    tables = {one.name: as_csv(one.frame) for one in exhibits if not one.frame.empty}
     drawings = {picture.name: standalone(picture.svg) for one in exhibits for picture in one.pictures}
     paths = PaperPaths(
         html=out / PAGE,
@@ -57,10 +57,10 @@ def build_paper(run_dirs: Sequence[Path], out: Path) -> PaperPaths:
     try:
         _remove_earlier(out, keep={*paths.csv.values(), *paths.figures.values()})
         for name, text in tables.items():
-            _replace(paths.csv[name], text)
+            replace_file(paths.csv[name], text)
         for name, svg in drawings.items():
-            _replace(paths.figures[name], svg)
-        _replace(paths.html, page)
+            replace_file(paths.figures[name], svg)
+        replace_file(paths.html, page)
     except OSError as error:
         raise StoreError(f"{out}: the paper report cannot be written ({error}); choose another --out") from error
     return paths
@@ -73,9 +73,3 @@ def _remove_earlier(out: Path, *, keep: set[Path]) -> None:
         for path in (out / folder).glob(f"*{suffix}"):
             if path not in keep and path.stem.startswith(names):
                 path.unlink()
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text, encoding="utf-8", newline="")
-    os.replace(temporary, path)
