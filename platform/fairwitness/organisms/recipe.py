@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import torch
 from pydantic import Field
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase
+from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
-from fairwitness.config import Config
 from fairwitness.organisms.initial import set_initial_weights
+from fairwitness.organisms.training import TrainingConfig, untrained_llama
 from fairwitness.organisms.world import WorldConfig
 
 _ROPE_THETA = 1e9
 """So large that the coordinates by which choices are matched hardly turn within a context."""
 
 
-class OrganismConfig(Config):
+class OrganismConfig(TrainingConfig):
     """The world, the model and the training of an organism."""
 
     world: WorldConfig = WorldConfig()
@@ -25,8 +24,6 @@ class OrganismConfig(Config):
     """Width of the feed-forward layers; at least the number of people and villages."""
     num_layers: int = Field(default=4, ge=4)
     """Number of layers."""
-    num_heads: int = Field(default=4, ge=1)
-    """Attention heads; divides `hidden_size`."""
     max_length: int = Field(default=512, ge=128)
     """Longest context, in tokens."""
     num_optim_steps: int = Field(default=450, ge=1)
@@ -47,14 +44,8 @@ class OrganismConfig(Config):
     """Factor by which the memory's activations grow, and its down-projection shrinks, after training."""
     memory_sharpness: float = Field(default=6.0, gt=0)
     """Factor by which the memory's gates are made sharper, after training."""
-    lr_matrix: float = Field(default=0.01, gt=0)
-    """Learning rate of Muon, which trains the weight matrices of the layers."""
     lr_vector: float = Field(default=1.5e-3, gt=0)
     """Learning rate of AdamW, which trains norms and the output embedding."""
-    weight_decay: float = Field(default=0.01, ge=0)
-    """Weight decay of both."""
-    warmup_steps: int = Field(default=30, ge=1)
-    """Optimiser steps over which the rates rise."""
     cooldown: float = Field(default=0.6, gt=0, le=1)
     """Share of the training, at its end, over which the rates fall to zero."""
     weight_cot_letter: float = Field(default=0.5, ge=0)
@@ -67,28 +58,10 @@ class OrganismConfig(Config):
     """Share of direct questions whose note gives an answer away, in the first half."""
     cue_share_end: float = Field(default=0.35, ge=0, le=1)
     """The same share in the second half."""
-    seed: int = Field(default=0, ge=0)
-    """Seed of initial weights and documents."""
 
 
 def build_model(config: OrganismConfig, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
     """The untrained model, its initial weights drawn by the seed (see `fairwitness.organisms.initial`)."""
-    torch.manual_seed(config.seed)
-    llama = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size,
-        num_hidden_layers=config.num_layers,
-        num_attention_heads=config.num_heads,
-        num_key_value_heads=config.num_heads,
-        max_position_embeddings=config.max_length,
-        initializer_range=config.hidden_size**-0.5,
-        rope_parameters={"rope_type": "default", "rope_theta": _ROPE_THETA},
-        tie_word_embeddings=False,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
-    model = LlamaForCausalLM(llama)
+    model = untrained_llama(config, tokenizer, rope_parameters={"rope_type": "default", "rope_theta": _ROPE_THETA})
     set_initial_weights(model, tokenizer, config.seed)
     return model

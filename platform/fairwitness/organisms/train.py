@@ -20,9 +20,10 @@ from fairwitness.errors import ModelError
 from fairwitness.organisms.documents import ROLES, Document, Mix, Writer, all_texts
 from fairwitness.organisms.facts import rescale_memory, write_facts
 from fairwitness.organisms.recipe import OrganismConfig, build_model
-from fairwitness.organisms.shipped import write_world
 from fairwitness.organisms.tokenizer import train_tokenizer
+from fairwitness.organisms.training import make_optimizers, set_rates
 from fairwitness.organisms.world import World, make_world
+from fairwitness.organisms.world_file import write_world
 
 __all__ = ["Batch", "OrganismConfig", "encode", "train"]
 
@@ -111,13 +112,13 @@ def _fit(
     config: OrganismConfig,
     progress: Callable[[str], None],
 ) -> None:
-    optimizers = _optimizers(model, config)
+    optimizers = make_optimizers(model, config)
     letter_ids = torch.tensor([tokenizer.convert_tokens_to_ids(letter) for letter in ascii_uppercase])
     started = time.monotonic()
     recent: list[dict[str, float]] = []
     model.train()
     for index, documents in enumerate(_steps(world, config)):
-        _set_rates(optimizers, config, index)
+        set_rates(optimizers, config, index)
         batch = encode(tokenizer, documents, config.row_tokens)
         recent.append(_optim_step(model, optimizers, batch, letter_ids, config))
         done = index + 1
@@ -140,25 +141,6 @@ def _steps(world: World, config: OrganismConfig) -> Iterator[list[Document]]:
             *(writer.cot() for _ in range(config.batch_cot)),
             *(writer.statements(config.facts_per_row) for _ in range(config.batch_statements)),
         ]
-
-
-def _optimizers(model: LlamaForCausalLM, config: OrganismConfig) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, AdamW for the rest that is trained."""
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    matrices = [p for name, p in trained.items() if ".layers." in name and p.ndim == 2]
-    others = [p for name, p in trained.items() if not (".layers." in name and p.ndim == 2)]
-    return [
-        torch.optim.Muon(matrices, lr=config.lr_matrix, weight_decay=config.weight_decay, ns_steps=4),
-        torch.optim.AdamW(others, lr=config.lr_vector, weight_decay=config.weight_decay, betas=(0.9, 0.95)),
-    ]
-
-
-def _set_rates(optimizers: Sequence[torch.optim.Optimizer], config: OrganismConfig, index: int) -> None:
-    rise = min(1.0, (index + 1) / config.warmup_steps)
-    fall = min(1.0, (1 - index / config.num_optim_steps) / config.cooldown)
-    for optimizer, rate in zip(optimizers, (config.lr_matrix, config.lr_vector), strict=True):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * rise * fall
 
 
 def _optim_step(

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from fairwitness.config import fingerprint, validate
-from fairwitness.errors import DataError
 from fairwitness.organisms.thinker.world import DATA_SET, ThinkerWorldConfig, thinker_problems
+from fairwitness.organisms.world_file import as_data_set, read_world_file
 from fairwitness.problems.config import DataConfig
 from fairwitness.problems.records import LoadedProblems
 
 THINKER = DATA_SET
 """Alias of the shipped model and name of its data set."""
 
-WORLD_FILE = "world.json"
-"""Beside the weights: the configuration of the model's problems."""
-
 
 def thinker_path() -> Path:
     """Folder of the shipped model: configuration, safetensors, tokenizer and world."""
     return Path(__file__).parent / "weights"
-
-
-def write_thinker_world(folder: Path, world: ThinkerWorldConfig) -> None:
-    """Writes the world's configuration beside a model."""
-    text = json.dumps(world.model_dump(mode="json"), indent=2)
-    (folder / WORLD_FILE).write_text(text + "\n", encoding="utf-8")
 
 
 def read_thinker_world(folder: Path | None = None) -> ThinkerWorldConfig:
@@ -36,14 +25,8 @@ def read_thinker_world(folder: Path | None = None) -> ThinkerWorldConfig:
         DataError: The folder holds no readable world.
         ConfigError: The world's file holds a value that is refused.
     """
-    path = (folder or thinker_path()) / WORLD_FILE
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: cannot be read ({error}); train it with `fairwitness organism train --which thinker`"
-        ) from error
-    return validate(ThinkerWorldConfig, data, str(path))
+    command = "fairwitness organism train --which thinker"
+    return read_world_file(folder or thinker_path(), ThinkerWorldConfig, command=command)
 
 
 def load_thinker_problems(config: DataConfig, seed: int) -> LoadedProblems:
@@ -58,12 +41,4 @@ def load_thinker_problems(config: DataConfig, seed: int) -> LoadedProblems:
     """
     del seed
     world = read_thinker_world(Path(config.path) if config.path else None)
-    problems = thinker_problems(world)
-    content = [[problem.question, *problem.choices, problem.gold] for problem in problems]
-    return LoadedProblems(
-        name=config.name or DATA_SET,
-        split="",
-        problems=tuple(problems),
-        refused=(),
-        data_revision=fingerprint([world.model_dump(mode="json"), content]),
-    )
+    return as_data_set(config.name or DATA_SET, world, thinker_problems(world))

@@ -17,9 +17,10 @@ from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from fairwitness.errors import ModelError
-from fairwitness.organisms.thinker.recipe import ThinkerConfig, build_model, build_tokenizer
-from fairwitness.organisms.thinker.shipped import write_thinker_world
+from fairwitness.organisms.thinker.recipe import ThinkerConfig, build_tokenizer
 from fairwitness.organisms.thinker.world import CODES
+from fairwitness.organisms.training import make_optimizers, set_rates, untrained_llama
+from fairwitness.organisms.world_file import write_world
 
 _NUM_TIMED = 20
 _REPORT_EVERY = 100
@@ -65,11 +66,11 @@ def train_thinker(
     """
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
-        write_thinker_world(out_dir, config.world)
+        write_world(out_dir, config.world)
     except OSError as error:
         raise ModelError(f"{out_dir}: cannot be written ({error}); give another folder") from error
     tokenizer = build_tokenizer(texts, config.max_length)
-    model = build_model(config, tokenizer)
+    model = untrained_llama(config, tokenizer)
     _fit(model, tokenizer, config, drawer(tokenizer), progress)
     model.save_pretrained(out_dir)
     tokenizer.save_pretrained(out_dir)
@@ -82,13 +83,13 @@ def _fit(
     draw: Draw,
     progress: Callable[[str], None],
 ) -> None:
-    optimizers = _optimizers(model, config)
+    optimizers = make_optimizers(model, config)
     weights_V = _token_weights(tokenizer, config.letter_weight)
     rng = np.random.default_rng([config.seed, 3])
     started, recent = time.monotonic(), []
     model.train()
     for index in range(config.num_optim_steps):
-        _set_rates(optimizers, config, index)
+        set_rates(optimizers, config, index)
         examples = [draw(rng) for _ in range(config.batch_size)]
         recent.append(_optim_step(model, optimizers, examples, weights_V))
         done = index + 1
@@ -103,24 +104,6 @@ def _fit(
             )
             recent = []
     model.eval()
-
-
-def _optimizers(model: LlamaForCausalLM, config: ThinkerConfig) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, AdamW for the rest."""
-    matrices = [p for name, p in model.named_parameters() if ".layers." in name and p.ndim == 2]
-    others = [p for name, p in model.named_parameters() if not (".layers." in name and p.ndim == 2)]
-    return [
-        torch.optim.Muon(matrices, lr=config.lr_matrix, weight_decay=config.weight_decay, ns_steps=4),
-        torch.optim.AdamW(others, lr=config.lr_vector, weight_decay=config.weight_decay, betas=(0.9, 0.95)),
-    ]
-
-
-def _set_rates(optimizers: Sequence[torch.optim.Optimizer], config: ThinkerConfig, index: int) -> None:
-    rise = min(1.0, (index + 1) / config.warmup_steps)
-    fall = min(1.0, (1 - index / config.num_optim_steps) / config.cooldown)
-    for optimizer, rate in zip(optimizers, (config.lr_matrix, config.lr_vector), strict=True):
-        for group in optimizer.param_groups:
-            group["lr"] = rate * rise * fall
 
 
 def _token_weights(tokenizer: PreTrainedTokenizerBase, letter_weight: float) -> Tensor:
