@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 
 from fairwitness.drafts.expected import Expected, ExpectedDraft
-from fairwitness.drafts.interventions import INTERVENTIONS
 from fairwitness.drafts.labelling import MAX_REPLY_TOKENS as MAX_LABEL_TOKENS
 from fairwitness.drafts.labelling import STEPS_PER_PROMPT
 from fairwitness.drafts.making import IMMEDIATE_TOKENS
@@ -52,9 +51,8 @@ def judge_bound(study: DraftStudy, expected: Expected) -> Bound:
 def writer_bound(study: DraftStudy, expected: Expected) -> Bound:
     """What the writer is asked at most: a wrong choice and a conclusion for every draft, where it writes them."""
     config, prices, total = study.config, prices_of(study.config.writer), Bound()
-    corrupts = any(INTERVENTIONS[name].needs_corruption for name in config.interventions)
     for draft in expected.drafts:
-        if corrupts and config.corruptor == "writer":
+        if config.corrupts and config.corruptor == "writer":
             total += _asked(prices, 1, _size(draft, "draft_corruption", ("choice",)), MAX_CHOICE_TOKENS)
         if "plausible" in config.conclusions:
             shown = _size(draft, "draft_plausible", ("draft", "letter", "choice")) + 4 * SHOWN_CHARS
@@ -64,9 +62,7 @@ def writer_bound(study: DraftStudy, expected: Expected) -> Bound:
 
 def prices_of(config: JudgeConfig) -> Prices:
     """The prices of a judge or writer; zero for one without."""
-    if isinstance(config, EndpointConfig):
-        return Prices(config.price_per_million_prompt_tokens, config.price_per_million_completion_tokens)
-    return Prices(0.0, 0.0)
+    return config.prices if isinstance(config, EndpointConfig) else Prices(0.0, 0.0)
 
 
 def _judged(study: DraftStudy, draft: ExpectedDraft, prices: Prices) -> Bound:

@@ -143,6 +143,11 @@ class DraftFaithfulnessConfig(Config):
         return (*([OWN] if self.own_drafts else []), *(file.name for file in self.draft_files))
 
     @property
+    def corrupts(self) -> bool:
+        """Whether some intervention needs a wrong version of the concluded choice."""
+        return any(INTERVENTIONS[name].needs_corruption for name in self.interventions)
+
+    @property
     def has_judge(self) -> bool:
         """Whether a model judges."""
         return not isinstance(self.judge, RulesConfig)

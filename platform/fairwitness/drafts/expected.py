@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fairwitness.drafts.config import OWN
-from fairwitness.drafts.interventions import INTERVENTIONS
 from fairwitness.drafts.making import NO_CONCLUSION, given_drafts
 from fairwitness.drafts.plan import Counterfactual, counterfactuals
 from fairwitness.drafts.records import DraftRecord, Ids
@@ -80,7 +79,7 @@ def expect(study: DraftStudy) -> Expected:
     judged = "judge" in config.conclusion_order
     records = given_drafts(study)
     usable = [r for r in records if r.status == "ok" or (judged and (r.reason or "").startswith(NO_CONCLUSION))]
-    writes = "plausible" in config.conclusions or (config.corruptor == "writer" and _corrupts(study))
+    writes = "plausible" in config.conclusions or (config.corruptor == "writer" and config.corrupts)
     is_exact = not writes and (not judged or (config.conclusion_order[0] == "rules" and _all_read(usable)))
     return Expected(tuple(_given(study, usable)), len(problems), is_exact)
 
@@ -126,10 +125,6 @@ def _expected(
         (len(planned) - num_intra) // 2,
         max((len(study.style.insertion(one.text)) for one in planned), default=0),
     )
-
-
-def _corrupts(study: DraftStudy) -> bool:
-    return any(INTERVENTIONS[name].needs_corruption for name in study.config.interventions)
 
 
 def _all_read(records: Sequence[DraftRecord]) -> bool:

@@ -75,7 +75,8 @@ def differs(own: Estimate, external: Estimate) -> bool | None:
     """Whether own and external drafts differ by more than a tenth of the external rate; None where one is undefined."""
     if own.value is None or external.value is None:
         return None
-    if external.value == 0:
+    relative = relative_difference(own, external)
+    if relative is None:
         return own.value != 0
     # 55 against 50 is a tenth, not more, though their floats are a hair beyond.
-    return abs(own.value - external.value) / abs(external.value) > NOTEWORTHY + 1e-9
+    return relative > NOTEWORTHY + 1e-9

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.corrupt import corrupt_by_rules
-from fairwitness.drafts.interventions import INTERVENTIONS
 from fairwitness.drafts.plan import other_letter
 from fairwitness.drafts.records import DraftRecord
 from fairwitness.drafts.study import DraftStudy
@@ -52,7 +51,7 @@ class Writer:
         return dict(zip(names, map(Texts, corrupted, plausible), strict=True))
 
     def _corrupted(self, records: Sequence[DraftRecord]) -> list[str | None]:
-        if not any(INTERVENTIONS[name].needs_corruption for name in self._config.interventions):
+        if not self._config.corrupts:
             return [None] * len(records)
         if self._config.corruptor == "rules":
             return [

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from fairwitness.config import Config
+from fairwitness.judges.budget import Prices
 from fairwitness.lm.config import ModelConfig
 
 
@@ -55,6 +56,11 @@ class EndpointConfig(_Judge):
     def shown_name(self) -> str:
         """`name`, or the last part of `model`."""
         return self.name or self.model.rstrip("/").rsplit("/", 1)[-1]
+
+    @property
+    def prices(self) -> Prices:
+        """The prices of tokens."""
+        return Prices(self.price_per_million_prompt_tokens, self.price_per_million_completion_tokens)
 
     @field_validator("base_url")
     @classmethod

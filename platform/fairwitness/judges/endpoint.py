@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from fairwitness.config import fingerprint
 from fairwitness.errors import ConfigError
-from fairwitness.judges.budget import Budget, Prices
+from fairwitness.judges.budget import Budget
 from fairwitness.judges.config import EndpointConfig
 from fairwitness.judges.pacing import Pacer
 from fairwitness.judges.protocol import ChatPrompt, ChatReply, Placed
@@ -110,7 +110,7 @@ class _Session:
     ) -> None:
         self._config, self._key, self._budget = config, key, budget
         self._prompts, self._max_tokens = prompts, max_tokens
-        self._prices = Prices(config.price_per_million_prompt_tokens, config.price_per_million_completion_tokens)
+        self._prices = config.prices
         self.results: queue.SimpleQueue[_Result] = queue.SimpleQueue()
         self._num_answered = self._num_fruitless = 0
         self._last_error = ""
