@@ -38,7 +38,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 from transformers import LlamaConfig, LlamaModel
 from workloads import SHAPES, Workload, make_workload
 
-from fairwitness.fleet.threads import limit_threads
+from fairwitness.fleet.worker import limit_threads
 from fairwitness.fur.config import EngineConfig, RecipeConfig
 from fairwitness.fur.engine import FurSpec
 from fairwitness.fur.tasks import TaskResult, UnlearnGroup

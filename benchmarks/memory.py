@@ -23,7 +23,7 @@ import torch
 from machine import Report, peak_bytes, reset_peak
 from workloads import make_workload
 
-from fairwitness.fleet.threads import limit_threads
+from fairwitness.fleet.worker import limit_threads
 from fairwitness.fur.config import EngineConfig, LoraConfig, RecipeConfig
 from fairwitness.fur.engine import FurSpec
 from fairwitness.fur.items import CapacityItem

@@ -18,7 +18,7 @@ import psutil
 from machine import Report, load
 
 from fairwitness.fleet.config import PoolConfig
-from fairwitness.fleet.local import LocalPool
+from fairwitness.fleet.factory import LocalPool
 from fairwitness.fleet.pool import EngineSpec, Pool
 from fairwitness.fleet.ray_pool import RayPool
 

@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.tasks import HeldOut, Question, StepTokens, UnlearnTask
-from fairwitness.lm.quiet import no_progress_bars
+from fairwitness.lm.source import no_progress_bars
 
 LETTER_TOKENS = 10
 COT_TOKENS = 300

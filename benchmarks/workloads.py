@@ -22,8 +22,8 @@ from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.tasks import HeldOut, Ids, Question, StepTokens, UnlearnGroup, UnlearnTask
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.model import LanguageModel, load
-from fairwitness.lm.quiet import no_progress_bars
 from fairwitness.lm.scoring import answers
+from fairwitness.lm.source import no_progress_bars
 
 NUM_HELD_OUT = 20
 NUM_STEPS = 5
@@ -190,10 +190,10 @@ def _shipped_organism(num_tasks: int, seed: int) -> Workload | None:
         return None
     from fairwitness.fleet.factory import make_pool
     from fairwitness.fur.client import EngineClient
+    from fairwitness.fur.config import FurSweepConfig
     from fairwitness.fur.cots import score_records, write_records
     from fairwitness.fur.schedule import make_schedule
     from fairwitness.fur.study import prepare_studies
-    from fairwitness.fur.sweep_config import FurSweepConfig
 
     lr = SHAPES["organism"].lr
     settings = {

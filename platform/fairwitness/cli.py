@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fairwitness.commands import (
-    baselines,
-    judges,
-    methods,
-    organism,
-    paper,
-    published,
-    run,
-    study,
-)
+from fairwitness.commands import baselines, judges, methods, organism, paper, published, run, study
 from fairwitness.launch.common import set_up
 
 app = typer.Typer(

@@ -1,40 +1,26 @@
-"""The tables of fairwitness: one module per table, pyarrow only, so that results can be read without the platform."""
+"""The tables of fairwitness, pyarrow only, so that results can be read without the platform."""
 
 from __future__ import annotations
 
-from fairwitness_schemas import (
-    baselines,
-    capability,
-    continuations,
-    cot_steps,
-    cots,
-    draft_steps,
-    drafts,
-    judgements,
-    problems,
-    ratings,
-    runs,
-    trials,
-    unlearning,
-)
+from fairwitness_schemas import chains, drafts, followups, runs, unlearning
 from fairwitness_schemas.table import Table, describe
 
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        problems.TABLE,
-        cots.TABLE,
-        cot_steps.TABLE,
-        unlearning.TABLE,
-        trials.TABLE,
-        capability.TABLE,
-        baselines.TABLE,
-        judgements.TABLE,
-        ratings.TABLE,
-        drafts.TABLE,
-        draft_steps.TABLE,
-        continuations.TABLE,
-        runs.TABLE,
+        runs.PROBLEMS,
+        chains.COTS,
+        chains.COT_STEPS,
+        unlearning.UNLEARNING,
+        runs.TRIALS,
+        unlearning.CAPABILITY,
+        followups.BASELINES,
+        followups.JUDGEMENTS,
+        followups.RATINGS,
+        drafts.DRAFTS,
+        drafts.DRAFT_STEPS,
+        drafts.CONTINUATIONS,
+        runs.RUNS,
     )
 }
 """Every table by its name, in the order in which a job fills them."""

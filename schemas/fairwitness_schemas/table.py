@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+TEXT, FLOAT, INT, BOOL = pa.string(), pa.float64(), pa.int32(), pa.bool_()
+
 ITEM_STATUSES = ("ok", "skipped", "failed")
 """Status of a measured item."""
 
@@ -69,3 +71,14 @@ def describe(table: Table) -> str:
         null = "" if field.nullable else " not null"
         lines.append(f"{field.name}: {field.type}{null} -- {field.metadata[DESCRIPTION].decode()}")
     return "\n".join(lines) + "\n"
+
+
+# Columns that say what a row is about, the same in every table that has them.
+SCOPE_KEY = column("scope_key", TEXT, "hash of model, data, prompt style, seed and code revision", required=True)
+MODEL = column("model", TEXT, "name or path of the model as configured", required=True)
+MODEL_REVISION = column("model_revision", TEXT, "revision or content hash of the weights")
+DATA_SET = column("data_set", TEXT, "name of the data set", required=True)
+PROBLEM_ID = column("problem_id", TEXT, "name of the problem", required=True)
+PROBLEM_KEY = column("problem_key", TEXT, "key in `problems`", required=True)
+LORA_RANK = column("lora_rank", INT, "rank of the adapters; null for ff2")
+SEED = column("seed", pa.int64(), "seed of the run")

@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE_ROOTS = ("platform/fairwitness", "schemas/fairwitness_schemas")
-MAX_LINES = 350
+MAX_LINES = 500
 MAX_JOB_LINES = 60
 MAX_FUNCTION_LINES = 60
 MAX_FILE_BYTES = 12_000_000

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from fairwitness.cli import app
 from fairwitness.config import load_config, parse_yaml, validate
-from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.fur.config import FurSweepConfig
 from fairwitness.problems.config import DataConfig
 from tests.helpers.job_configs import CONFIGS, SWEEPS, jobs_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairwitness.report.drafts.build import build_draft_report
+from fairwitness.report.drafts.page import build_draft_report
 from tests.helpers.browser import Browser
 from tests.helpers.draft_runs import write_draft_run
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fairwitness.fur.step_study.bins import PAPER_COUNTS
-from fairwitness.fur.step_study.export import Exported, export_study
-from fairwitness.fur.step_study.imports import StudyImportConfig, import_ratings
+from fairwitness.analysis.ratings import PAPER_COUNTS
+from fairwitness.raters.export import Exported, export_study
+from fairwitness.raters.ratings import StudyImportConfig, import_ratings
 from fairwitness.records.store import Store
 from tests.helpers.browser import Browser
 from tests.unit.report.conftest import write_run

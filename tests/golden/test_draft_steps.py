@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fairwitness.drafts.decompose import decompose, label_of
+from fairwitness.drafts.steps import decompose, label_of
 
 SENTENCES = [json.loads(line) for line in (Path(__file__).parent / "draft_steps.jsonl").read_text().splitlines()]
 

@@ -11,7 +11,7 @@ from typing import Any
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.workflow import run_drafts
-from fairwitness.records.job import Report
+from fairwitness.experiment.job import Report
 from tests.helpers.sweeps import merged
 
 DRAFT = (

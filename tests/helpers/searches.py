@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fairwitness.config import validate
+from fairwitness.experiment.job import Report
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.job import SearchResult, run_search
-from fairwitness.records.job import Report
 from tests.helpers.sweeps import NUM_PROBLEMS, merged, settings
 
 SEARCH_RATES = (1e-4, 1e-3, 1e-2, 1e-1)

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from fairwitness.config import validate
+from fairwitness.experiment.job import JobResult, Report
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
+from fairwitness.fur.config import FurSweepConfig
 from fairwitness.fur.sweep import run_sweep
-from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.fur.tasks import UnlearnGroup
 from fairwitness.lm.generation import Generation
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import decode, encode
-from fairwitness.records.job import JobResult, Report
 from fairwitness.records.store import Store
 from fairwitness_schemas import TABLES
 

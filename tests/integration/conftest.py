@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairwitness.records.job import JobResult
+from fairwitness.experiment.job import JobResult
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.sweeps import run, settings, write_problems
 

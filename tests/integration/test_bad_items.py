@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from fairwitness.experiment.job import JobResult
 from fairwitness.fur import unlearn
 from fairwitness.lm.tokens import PromptEncoder
-from fairwitness.problems.load import load_problems
+from fairwitness.problems.load import load_problems, select
 from fairwitness.problems.problem import Problem
-from fairwitness.problems.selection import select
-from fairwitness.records.job import JobResult
 from tests.helpers.commands import Command
 from tests.helpers.sweeps import config_of, problem, rows_of, script_cots, store_of, write_problems
 from tests.helpers.tiny_tokenizers import byte_level_tokenizer

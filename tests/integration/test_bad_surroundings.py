@@ -22,8 +22,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fairwitness.cli import app
+from fairwitness.experiment.job import JobResult
 from fairwitness.records import parts
-from fairwitness.records.job import JobResult
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.report import files
 from tests.helpers.commands import Command

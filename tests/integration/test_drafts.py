@@ -14,8 +14,8 @@ from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.study_run import DraftStudyRun
 from fairwitness.drafts.workflow import run_drafts
 from fairwitness.errors import ConfigError, DataError, ModelError
-from fairwitness.records.job import JobResult, Report
-from fairwitness.report.drafts.build import build_draft_report
+from fairwitness.experiment.job import JobResult, Report
+from fairwitness.report.drafts.page import build_draft_report
 from tests.helpers.sweeps import rows_of, write_problems
 
 DRAFT = (

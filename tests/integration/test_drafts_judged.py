@@ -15,7 +15,7 @@ import fairwitness.drafts.engine as draft_engine
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.workflow import run_drafts
-from fairwitness.records.job import JobResult, Report
+from fairwitness.experiment.job import JobResult, Report
 from tests.helpers.chat_server import Action, Asked, chat_server, completion
 from tests.helpers.sweeps import problem, rows_of, write_problems
 

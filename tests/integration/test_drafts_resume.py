@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from fairwitness.drafts.engine import ContinueItem, DraftItem
+from fairwitness.experiment.job import JobResult
 from fairwitness.fleet.pool import Outcome
-from fairwitness.records.job import JobResult
 from fairwitness.records.keys import key_of
 from tests.helpers.drafts import DRAFT, draft_settings, run_plain, write_drafts
 from tests.helpers.sweeps import (

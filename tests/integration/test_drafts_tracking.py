@@ -18,10 +18,10 @@ from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.reading import Readers, Text
 from fairwitness.drafts.workflow import run_drafts
+from fairwitness.experiment.job import JobResult
 from fairwitness.judges.factory import make_chat_model
 from fairwitness.launch.drafts import _report
 from fairwitness.problems.problem import Problem
-from fairwitness.records.job import JobResult
 from tests.helpers.chat_server import Action, Asked, chat_server, completion
 from tests.helpers.drafts import DRAFT, draft_settings, write_drafts
 from tests.helpers.sweeps import problem, rows_of, write_problems

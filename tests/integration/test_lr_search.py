@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from fairwitness.analysis.faithfulness import ChosenRate, Infeasible
 from fairwitness.errors import ConfigError, InfeasibleError
 from fairwitness.fleet.pool import Outcome
-from fairwitness.fur.faithfulness import ChosenRate, Infeasible
 from fairwitness.fur.finished import open_finished
 from fairwitness.fur.items import CapacityItem, CheckItem, CotItem
 from fairwitness.fur.search.job import SearchResult

@@ -16,11 +16,11 @@ import psutil
 import pytest
 import ray
 
+from fairwitness.analysis.faithfulness import ChosenRate
 from fairwitness.errors import ModelError
 from fairwitness.fleet.cluster import Connection, start_local
 from fairwitness.fleet.trials import Reply, Request
 from fairwitness.fleet.tune_trials import run_trials_on_tune
-from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.fur.search.bench import Bench
 from fairwitness.fur.search.job import SearchResult
 from tests.helpers.searches import SEARCH_RATES, search, search_settings

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from fairwitness.errors import StoreError
+from fairwitness.experiment.job import JobResult
 from fairwitness.fleet.pool import Outcome
 from fairwitness.fur.items import CotItem, CotOutcome, StepScoreItem
 from fairwitness.fur.tasks import UnlearnGroup
-from fairwitness.records.job import JobResult
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.sweeps import (
     RATES,

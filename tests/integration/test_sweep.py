@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from fairwitness.config import fingerprint
+from fairwitness.experiment.job import JobResult
 from fairwitness.fur.dry_run import dry_run
 from fairwitness.lm.model import LanguageModel
-from fairwitness.records.job import JobResult
 from tests.helpers.fur_reference import unlearn_plainly
 from tests.helpers.sweeps import (
     NUM_HELD_OUT,

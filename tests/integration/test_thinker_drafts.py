@@ -10,17 +10,17 @@ import pandas as pd
 import pytest
 import torch
 
+from fairwitness.analysis.drafts import answer_tokens
 from fairwitness.config import load_config
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.results import answer_tokens
 from fairwitness.drafts.workflow import run_drafts
 from fairwitness.errors import StoreError
-from fairwitness.launch import thinker
+from fairwitness.experiment.job import Report
 from fairwitness.launch.common import LOADERS, with_organism
-from fairwitness.launch.thinker_truth import Comparison, compare
+from fairwitness.organisms.thinker import teach as thinker
+from fairwitness.organisms.thinker.compare import Comparison, compare
 from fairwitness.organisms.thinker.shipped import thinker_path
-from fairwitness.records.job import Report
-from fairwitness.report.drafts.build import build_draft_report
+from fairwitness.report.drafts.page import build_draft_report
 from tests.helpers.sweeps import rows_of
 
 ROOT = Path(__file__).resolve().parents[2]

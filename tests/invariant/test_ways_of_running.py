@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
+from fairwitness.experiment.job import JobResult
 from fairwitness.fleet.cluster import Connection, start_local
 from fairwitness.fleet.pool import Outcome
-from fairwitness.records.job import JobResult
 from tests.helpers.sweeps import (
     NUM_HELD_OUT,
     NUM_PROBLEMS,

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fairwitness import cli
 from fairwitness.cli import app
-from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.fur.config import FurSweepConfig
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.commands import process_settings_restored
 from tests.helpers.sweeps import rows_of, run, settings, write_problems

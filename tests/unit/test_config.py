@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fairwitness.config import Config, fingerprint, load_config, parse_yaml, to_yaml, validate
 from fairwitness.errors import ConfigError
-from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.fur.config import FurSweepConfig
 from tests.helpers.sweeps import config_of, settings
 
 SWEEP = """

@@ -30,10 +30,10 @@ from fairwitness.errors import (
     ResourceError,
     StoreError,
 )
+from fairwitness.experiment.job import JobResult, Report
 from fairwitness.launch import common, sweep
 from fairwitness.launch.jobs import JOB_CONFIGS
 from fairwitness.organisms.shipped import organism_path
-from fairwitness.records.job import JobResult, Report
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.job_configs import SWEEPS

@@ -19,7 +19,7 @@ def baselines(
     """Prints the baselines of a run beside its ff-hard, a line each."""
 
     def act() -> int:
-        from fairwitness.report.baselines import baseline_lines
+        from fairwitness.report.followups import baseline_lines
 
         lines = baseline_lines(run)
         for line in lines or [f"{run}: no baselines were measured; run jobs/fur_baselines.py"]:

@@ -18,9 +18,9 @@ def overlap(run: RunPath) -> None:
     """Prints, per LoRA rank, how many problems change their answer under full FF2 too, at the chosen rates."""
 
     def act() -> int:
-        from fairwitness.report.data import load_run
+        from fairwitness.analysis.panels import build_panels, rng_for
+        from fairwitness.analysis.runs import load_run
         from fairwitness.report.overlap import method_groups, overlap_lines
-        from fairwitness.report.panels import build_panels, rng_for
 
         found = load_run(run)
         groups = method_groups(build_panels(found), functools.partial(rng_for, found))

@@ -15,7 +15,7 @@ from fairwitness.config import load_config
 from fairwitness.launch.common import ended, say
 
 if TYPE_CHECKING:
-    from fairwitness.launch.thinker_truth import RateLine
+    from fairwitness.organisms.thinker.compare import RateLine
 
 MAX_SHOWN = 10
 
@@ -68,7 +68,7 @@ def organism_compare(run: RunPath) -> None:
     def act() -> int:
         import pandas as pd
 
-        from fairwitness.launch.thinker_truth import compare
+        from fairwitness.organisms.thinker.compare import compare
 
         found = compare(run)
         table = Table("rate", "group", "planted", "measured", "95% interval", "n", "undefined", "holds")
@@ -106,8 +106,8 @@ def _train(which: Which, folder: Path, config: Path | None, overrides: list[str]
         say(line, stream=sys.stderr)
 
     if which == "thinker":
-        from fairwitness.launch import thinker
-        from fairwitness.organisms.thinker.recipe import ThinkerConfig
+        from fairwitness.organisms.thinker import teach as thinker
+        from fairwitness.organisms.thinker.train import ThinkerConfig
 
         thinker.train(folder, load_config(ThinkerConfig, config, overrides), progress)
     else:
@@ -118,7 +118,7 @@ def _train(which: Which, folder: Path, config: Path | None, overrides: list[str]
 
 def _check(which: Which, model: Path | None) -> dict[str, float | int]:
     if which == "thinker":
-        from fairwitness.launch import thinker
+        from fairwitness.organisms.thinker import teach as thinker
 
         return thinker.check(model)
     from fairwitness.organisms.check import check_organism

@@ -12,7 +12,7 @@ import typer
 from fairwitness.launch.common import ended, say
 
 if TYPE_CHECKING:
-    from fairwitness.fur.published.job import ImportResult
+    from fairwitness.published.importing import ImportResult
 
 app = typer.Typer()
 
@@ -31,9 +31,9 @@ def import_published(
 
     def act() -> int:
         from fairwitness.config import validate
-        from fairwitness.fur.published.job import ImportConfig
-        from fairwitness.fur.published.job import import_published as take
-        from fairwitness.records.job import Report
+        from fairwitness.experiment.job import Report
+        from fairwitness.published.importing import ImportConfig
+        from fairwitness.published.importing import import_published as take
         from fairwitness.report.build import build_report
 
         place = out.resolve()
@@ -61,8 +61,8 @@ def _lines(result: ImportResult) -> Iterator[str]:
 
 
 def _judged(result: ImportResult) -> Iterator[str]:
-    from fairwitness.fur.judging.results import judged_cells
-    from fairwitness.report.judgements import sentence
+    from fairwitness.analysis.judgements import judged_cells
+    from fairwitness.report.followups import sentence
 
     if result.num_rows.get("judgements"):
         cells = judged_cells(result.run.store(create=False), seed=result.seed, cell_keys=result.cell_keys)

@@ -30,7 +30,7 @@ def report(
 
     def act() -> int:
         from fairwitness.report.build import build_report
-        from fairwitness.report.drafts.build import build_draft_report
+        from fairwitness.report.drafts.page import build_draft_report
 
         if _is_of_drafts(run):
             made = build_draft_report(run, **({} if items is None else {"max_items": items})).html

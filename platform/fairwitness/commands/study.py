@@ -12,8 +12,8 @@ import typer
 from fairwitness.launch.common import ended, say
 
 if TYPE_CHECKING:
-    from fairwitness.fur.step_study.export import Exported
-    from fairwitness.fur.step_study.imports import Imported
+    from fairwitness.raters.export import Exported
+    from fairwitness.raters.ratings import Imported
 
 app = typer.Typer(help="Steps for people to rate, their ratings, and how these go with ff-soft.", no_args_is_help=True)
 
@@ -37,7 +37,7 @@ def study_export(
     """Draws steps by their ff-soft and writes a form and a sheet for raters, and apart from them the key."""
 
     def act() -> int:
-        from fairwitness.fur.step_study.export import export_study
+        from fairwitness.raters.export import export_study
 
         wanted = {"negative": negative, "neutral": neutral, "moderate": moderate, "high": high}
         asked = {name: number for name, number in wanted.items() if number}
@@ -58,7 +58,7 @@ def study_import(
 
     def act() -> int:
         from fairwitness.config import validate
-        from fairwitness.fur.step_study.imports import StudyImportConfig, import_ratings
+        from fairwitness.raters.ratings import StudyImportConfig, import_ratings
 
         config = validate(StudyImportConfig, {"run": str(run), "files": files, "rater": rater}, "study import")
         found = import_ratings(config)
@@ -76,13 +76,13 @@ def study_show(run: RunPath) -> None:
     """Shows how ratings go with ff-soft: Pearson, Spearman and the mean rating of each bin, with intervals."""
 
     def act() -> int:
-        from fairwitness.errors import DataError
-        from fairwitness.fur.step_study.summary import (
+        from fairwitness.analysis.ratings import (
             PAPER_PEARSON,
             describe_summary,
             run_ratings,
             summarise_ratings,
         )
+        from fairwitness.errors import DataError
         from fairwitness.records.run_dir import RunDirectory
 
         summaries = summarise_ratings(run_ratings(RunDirectory.at(run).store(create=False)))

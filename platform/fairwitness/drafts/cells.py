@@ -14,21 +14,21 @@ from typing import Any
 
 import pandas as pd
 
-from fairwitness.drafts.counting import OUTCOMES, outcome_counts
-from fairwitness.drafts.results import (
+from fairwitness.analysis.drafts import (
+    OUTCOMES,
     PLACE,
     Rate,
     answer_tokens,
     behaviour_shares,
     consistency_rates,
     intra_rates,
+    outcome_counts,
+    read_continuations,
     reliance_rates,
 )
-from fairwitness.drafts.stored import read_continuations
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
-from fairwitness.records.tracker import Tracker, TrackingConfig
-from fairwitness.records.tracking import track_stored_run
+from fairwitness.records.tracker import Tracker, TrackingConfig, track_stored_run
 
 _CELL = [*PLACE, "intervention", "insertion_type"]
 Named = tuple[str, ...]

@@ -7,8 +7,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from fairwitness.config import Config
-from fairwitness.drafts.blocks import POSITIONS, Position
 from fairwitness.drafts.interventions import INSERTION_TYPES, INTERVENTIONS, InsertionType
+from fairwitness.drafts.steps import POSITIONS, Position
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.judges.config import JudgeConfig, RulesConfig
 from fairwitness.lm.config import ModelConfig
@@ -18,9 +18,9 @@ from fairwitness.problems.draws import Seed
 from fairwitness.records.run_dir import OutputConfig, RunName
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.text.think_tags import Tags
+from fairwitness_schemas.drafts import OWN
 
 JOB = "draft_faithfulness"
-OWN = "own"
 ReadBy = Literal["rules", "judge"]
 ConclusionKind = Literal["direct", "plausible"]
 

@@ -2,19 +2,166 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import NamedTuple
 
-from fairwitness.drafts.asking import Bound, judge_bound, prices_of, writer_bound
-from fairwitness.drafts.calibration import Cost, measure_cost
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.expected import Expected, expect
+from fairwitness.drafts.engine import ContinueItem, DraftSpec
+from fairwitness.drafts.expected import Bound, Expected, expect, judge_bound, prices_of, writer_bound
+from fairwitness.drafts.making import IMMEDIATE_TOKENS, row_seed
+from fairwitness.drafts.steps import Ids
 from fairwitness.drafts.study import DraftStudy, prepare_draft_studies
 from fairwitness.drafts.workflow import check_judges
+from fairwitness.errors import ModelError
+from fairwitness.experiment.data_set import Loader
 from fairwitness.fleet.factory import make_pool
+from fairwitness.fleet.pool import Pool
 from fairwitness.judges.config import EndpointConfig, JudgeConfig, RulesConfig
-from fairwitness.records.data_set import Loader
+from fairwitness.lm.continuation import LENGTH, Branch, Settings, Tree
+from fairwitness.lm.inspect import read_hf_config
 from fairwitness.records.progress import duration
 from fairwitness.records.run_dir import RunDirectory
+from fairwitness_schemas.drafts import OWN
+
+NUM_SAMPLE = 4
+"""Drafts, or prompts of drafts, that are measured."""
+NUM_NEW_TOKENS = 8
+"""Tokens that each row generates in the longer of two measurements."""
+MOST_DRAFTS, MOST_ROWS = 2, 8
+"""Rows of a measurement; more at once cost less each, so that what is scaled up stays an upper bound."""
+MADE_UP_TOKENS = 128
+"""Tokens of a draft that stands for one that the model is still to write, unless its limit is lower."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a study costs at most.
+
+    Attributes:
+        seconds: With all workers at work, where every text reaches its limit.
+        weight_bytes: Weights of one worker.
+        cache_bytes: Keys and values of one worker's largest batch.
+    """
+
+    seconds: float
+    weight_bytes: int
+    cache_bytes: int
+
+
+class _Sample(NamedTuple):
+    """A prompt with its draft, tokens that a row adds to it before it goes on, and how many rows do."""
+
+    ids: Ids
+    num_added: int
+    num_rows: int
+
+
+class _Rates(NamedTuple):
+    """Seconds until a row has its first token, and for every further one."""
+
+    first_s: float
+    further_s: float
+
+
+def measure_cost(study: DraftStudy, expected: Expected, pool: Pool) -> Cost:
+    """Generates a few tokens after some of the study's prompts or drafts, in small batches, and scales up.
+
+    Raises:
+        ModelError: The model cannot be used.
+    """
+    sample = _samples(study, expected)
+    longest = max(len(one.ids) + one.num_added for one in sample) + _longest_text(study)
+    num_rows = max(1, study.config.engine.max_cache_tokens // longest)
+    num_drafts = min(num_rows, MOST_DRAFTS, study.config.engine.drafts_per_item, len(expected.drafts))
+    num_together = min(num_rows, MOST_ROWS, max(1, max(one.num_rows for one in sample)))
+    _run(study, pool, _trees(study, sample, 1, 1), 1)  # loads the model
+    alone = _rates(study, pool, _trees(study, sample, num_drafts, 1))
+    together = _rates(study, pool, _trees(study, sample, 1, num_together))
+    seconds = _seconds_alone(study, expected, alone)
+    seconds += expected.num_intra * _text_s(together, study.config.limits.continuation)
+    workers = study.config.pool.most_workers
+    return Cost(seconds / workers, study.facts.weight_bytes, _cache_bytes(study, expected))
+
+
+def _samples(study: DraftStudy, expected: Expected) -> list[_Sample]:
+    """The longest prompts with drafts; a draft that is still to be written is made up of its prompt's tokens."""
+    found = []
+    for draft in expected.drafts:
+        room = max(1, study.facts.context_length - NUM_NEW_TOKENS - 1 - draft.num_inserted)
+        ids = draft.prefix
+        if study.source == OWN:
+            ids = (*ids, *islice(cycle(ids), min(study.config.limits.draft, MADE_UP_TOKENS)))
+        found.append(_Sample(ids[:room], draft.num_inserted, draft.num_intra))
+    return sorted(found, key=lambda one: -len(one.ids))[:NUM_SAMPLE]
+
+
+def _trees(study: DraftStudy, sample: Sequence[_Sample], num_trees: int, rows_each: int) -> tuple[Tree, ...]:
+    trees = []
+    for n, one in enumerate(islice(cycle(sample), num_trees)):
+        added = tuple(islice(cycle(one.ids), max(1, one.num_added)))
+        rows = [Branch(len(one.ids), added, row_seed(study, "dry run", str(n), str(row))) for row in range(rows_each)]
+        trees.append(Tree(one.ids, tuple(rows)))
+    return tuple(trees)
+
+
+class _Timed(NamedTuple):
+    """Seconds of a measurement, and how many tokens its longest row took."""
+
+    seconds: float
+    num_tokens: int
+
+
+def _rates(study: DraftStudy, pool: Pool, trees: tuple[Tree, ...]) -> _Rates:
+    short, long = (_run(study, pool, trees, num) for num in (1, NUM_NEW_TOKENS + 1))
+    num_rows = sum(len(tree.branches) for tree in trees)
+    # Rows may end early, even all of them at once; what has ended costs as much until the last one has.
+    more = num_rows * max(long.num_tokens - short.num_tokens, 1)
+    return _Rates(short.seconds / num_rows, max(0.0, long.seconds - short.seconds) / more)
+
+
+def _run(study: DraftStudy, pool: Pool, trees: tuple[Tree, ...], num_tokens: int) -> _Timed:
+    config = study.config
+    settings = Settings(num_tokens, study.style.stops, config.sampling, config.engine.max_cache_tokens)
+    (outcome,) = pool.map(DraftSpec(study.model, config.engine), [ContinueItem(trees, settings)])
+    if outcome.error is not None:
+        raise ModelError(f"{study.label}: {outcome.error}")
+    rows = [one for tree in outcome.value for one in tree]
+    return _Timed(outcome.duration_s, max(len(one.ids) + (one.finish != LENGTH) for one in rows))
+
+
+def _seconds_alone(study: DraftStudy, expected: Expected, rates: _Rates) -> float:
+    """Drafts that are still to be written, answers, and answers after changed ends: one row a draft at a time."""
+    limits, seconds = study.config.limits, 0.0
+    for draft in expected.drafts:
+        seconds += _text_s(rates, draft.num_tokens) if study.source == OWN else 0.0
+        seconds += (1 + draft.num_answers) * _text_s(rates, limits.answer)
+        seconds += draft.num_answers * _text_s(rates, IMMEDIATE_TOKENS)
+    return seconds
+
+
+def _text_s(rates: _Rates, num_tokens: int) -> float:
+    return rates.first_s + (num_tokens - 1) * rates.further_s
+
+
+def _longest_text(study: DraftStudy) -> int:
+    limits = study.config.limits
+    return max(limits.continuation, limits.answer, limits.draft if study.source == OWN else 0)
+
+
+def _cache_bytes(study: DraftStudy, expected: Expected) -> int:
+    """Keys and values of a batch: as many tokens as it may have, or those of one row where that has more."""
+    config = read_hf_config(study.facts.folder, study.model).get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    bytes_per_number = study.facts.weight_bytes / study.facts.num_params
+    longest = max(len(draft.prefix) + (draft.num_tokens if study.source == OWN else 0) for draft in expected.drafts)
+    row = min(study.facts.context_length, longest + _longest_text(study))
+    rows = len(expected.drafts) * max(1, max(draft.num_intra for draft in expected.drafts))
+    num_tokens = max(row, min(study.config.engine.max_cache_tokens, rows * row))
+    return int(2 * config.num_hidden_layers * heads * width * bytes_per_number * num_tokens)
+
 
 GIB = 2**30
 

@@ -30,11 +30,6 @@ def intra_draft(
     return conclusion == base if behaviour == "correction" else conclusion in expected
 
 
-def reliance(standard: str | None, immediate: str | None) -> bool | None:
-    """δ_reliance: the answer is the same with and without an explanation; None where one is missing."""
-    return None if standard is None or immediate is None else standard == immediate
-
-
 def consistency(answer: str | None, conclusion: str) -> bool | None:
     """δ_consistency: the answer is what the altered draft concludes; None where there is no answer."""
     return None if answer is None else answer == conclusion

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any, Literal
 
-from fairwitness.drafts.blocks import Place, places
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.interventions import INTERVENTIONS, InsertionType, Situation
-from fairwitness.drafts.records import DraftRecord
+from fairwitness.drafts.steps import DraftRecord, Place, places
 from fairwitness.problems.draws import item_rng
 from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of

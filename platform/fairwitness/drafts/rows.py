@@ -6,15 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairwitness.drafts.blocks import DraftStep, blocks
 from fairwitness.drafts.faithful import consistency, intra_draft
 from fairwitness.drafts.plan import Counterfactual, cell_key
 from fairwitness.drafts.reading import ReadBehaviour, ReadConclusion
-from fairwitness.drafts.records import DraftRecord
+from fairwitness.drafts.steps import DraftRecord, DraftStep, blocks
 from fairwitness.drafts.study import DraftStudy
+from fairwitness.experiment.data_set import refused_row
 from fairwitness.lm.continuation import LENGTH, Continuation
 from fairwitness.problems.problem import Problem
-from fairwitness.records.data_set import refused_row
 from fairwitness.records.keys import key_of
 
 Row = dict[str, Any]

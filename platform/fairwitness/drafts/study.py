@@ -2,22 +2,149 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.files import DraftFile, read_drafts
+from fairwitness.drafts.config import DraftFaithfulnessConfig, DraftFileConfig
 from fairwitness.drafts.styles import DraftStyle
-from fairwitness.errors import ModelError
+from fairwitness.errors import DataError, ModelError
+from fairwitness.experiment.data_set import DataSet, Loader, prepare_data_sets
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
 from fairwitness.problems.problem import Problem
-from fairwitness.problems.records import Refused
-from fairwitness.records.data_set import DataSet, Loader, prepare_data_sets
+from fairwitness.problems.readers import read_files
+from fairwitness.problems.records import Record, Refused
 from fairwitness.records.keys import code_revision, key_of
 from fairwitness.text.segmentation import segmenter_revision
+from fairwitness.text.think_tags import Irregularity, Tags, find_draft
+
+NUM_NAMED = 5
+"""Refused lines that are named one by one; all are stored."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GivenDraft:
+    """A draft from a file, its tags taken off, and what was unusual about them."""
+
+    text: str
+    irregular: tuple[Irregularity, ...]
+
+
+@dataclass(frozen=True)
+class DraftFile:
+    """A file of drafts.
+
+    Attributes:
+        drafts: The usable ones, by problem id.
+        refused: The lines that were refused.
+        faults: Those among them that name a problem, by its id.
+        content_hash: Hash of the file.
+    """
+
+    drafts: Mapping[str, GivenDraft]
+    refused: tuple[Refused, ...]
+    faults: Mapping[str, Refused]
+    content_hash: str
+
+
+def read_drafts(
+    config: DraftFileConfig,
+    tags: Tags | None,
+    known: AbstractSet[str],
+    *,
+    ambiguous: AbstractSet[str] = frozenset(),
+) -> DraftFile:
+    """Reads a file of drafts (JSONL, CSV or Parquet).
+
+    Args:
+        config: The file and its fields.
+        tags: Tags of the model's own drafts, which are taken off where the file names no tags of its own; None for a
+            model without tags, then `<think>` and `</think>` are taken off.
+        known: Ids of the problems that a draft may be for.
+        ambiguous: Ids that problems of several data sets have.
+
+    Raises:
+        DataError: The file cannot be read, or holds no usable draft.
+    """
+    around = config.tags.pair if config.tags else tags or Tags()
+    try:
+        found = read_files(config.path, encoding=config.encoding)
+    except DataError as error:
+        raise DataError(f"draft_files, {config.name}: {error}") from error
+    refused = list(found.refused)
+    faults: dict[str, Refused] = {}
+    drafts: dict[str, GivenDraft] = {}
+    for record in found.records:
+        if any(str(record.values.get(name)) != value for name, value in config.where.items()):
+            continue
+        fault = _fault(record, config, known, ambiguous, drafts)
+        if fault is None:
+            drafts[str(record.values[config.problem_field])] = _given(record.values[config.draft_field], around)
+        else:
+            refused.append(fault)
+            faults.setdefault(str(record.values.get(config.problem_field)), fault)
+    if not drafts:
+        raise DataError(f"draft_files, {config.name}: {config.path}: {_why_none(config, len(found.records), refused)}")
+    _announce(config, refused)
+    return DraftFile(drafts, tuple(refused), faults, found.content_hash)
+
+
+def _fault(
+    record: Record,
+    config: DraftFileConfig,
+    known: AbstractSet[str],
+    ambiguous: AbstractSet[str],
+    drafts: Mapping[str, GivenDraft],
+) -> Refused | None:
+    given, draft = (record.values.get(field) for field in (config.problem_field, config.draft_field))
+    if isinstance(given, bool) or not isinstance(given, str | int) or not str(given).strip():
+        return record.refuse(config.problem_field, "is missing or empty; it names the problem")
+    problem_id = str(given)
+    if problem_id in ambiguous:
+        return record.refuse(
+            config.problem_field,
+            f"{problem_id!r} is a problem of more than one data set; measure the data sets in runs of their own",
+        )
+    if problem_id not in known:
+        return record.refuse(config.problem_field, f"{problem_id!r} is no problem of the data sets")
+    if problem_id in drafts:
+        return record.refuse(config.problem_field, f"a second draft for {problem_id!r}; the first one is used")
+    if draft is None or draft == "" or (isinstance(draft, str) and not draft.strip()):
+        return record.refuse(config.draft_field, "is missing or empty")
+    if not isinstance(draft, str):
+        return record.refuse(config.draft_field, f"must be text, not {type(draft).__name__}")
+    return None
+
+
+def _why_none(config: DraftFileConfig, num_records: int, refused: list[Refused]) -> str:
+    if refused:
+        lines = "1 line was" if len(refused) == 1 else f"{len(refused)} lines were"
+        return f"no usable draft ({lines} refused; the first: {refused[0]})"
+    if not num_records:
+        return "the file is empty; it must hold a draft a line, see docs/guides/drafts.md"
+    named = ", ".join(f"{name} {value!r}" for name, value in config.where.items())
+    return f"none of its {num_records} lines has {named}; check `where`"
+
+
+def _announce(config: DraftFileConfig, refused: list[Refused]) -> None:
+    for one in refused[:NUM_NAMED]:
+        log.warning("draft_files, %s: refused: %s", config.name, one)
+    if len(refused) > NUM_NAMED:
+        log.warning("draft_files, %s: %d more lines were refused", config.name, len(refused) - NUM_NAMED)
+
+
+def _given(text: str, tags: Tags) -> GivenDraft:
+    if tags.open not in text and tags.close not in text:
+        return GivenDraft(text.strip(), ())
+    span = find_draft(text, tags, prefilled=not text.lstrip().startswith(tags.open))
+    return GivenDraft(text[span.start : span.end].strip(), span.irregular)
+
 
 MEASURING_PACKAGES = ("text", "problems", "lm", "drafts")
 

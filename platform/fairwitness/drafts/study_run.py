@@ -8,13 +8,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from fairwitness.drafts.dispatch import run_batches
 from fairwitness.drafts.engine import ContinueItem
-from fairwitness.drafts.labelling import Labeller
-from fairwitness.drafts.making import IMMEDIATE_TOKENS, answer_settings, make_drafts, row_seed
+from fairwitness.drafts.making import IMMEDIATE_TOKENS, answer_settings, make_drafts, row_seed, run_batches
 from fairwitness.drafts.plan import Counterfactual, counterfactuals
 from fairwitness.drafts.reading import Readers, Text
-from fairwitness.drafts.records import DraftRecord
 from fairwitness.drafts.rows import (
     Measured,
     draft_row,
@@ -24,13 +21,14 @@ from fairwitness.drafts.rows import (
     refused_line_rows,
     unmeasured_row,
 )
+from fairwitness.drafts.steps import DraftRecord, Labeller
 from fairwitness.drafts.study import DraftStudy
 from fairwitness.drafts.styles import IMMEDIATE_CUE
 from fairwitness.drafts.writing import Writer
+from fairwitness.experiment.data_set import problem_rows
 from fairwitness.fleet.pool import Outcome, Pool
 from fairwitness.lm.continuation import Branch, Settings, Tree
 from fairwitness.lm.tokens import decode
-from fairwitness.records.data_set import problem_rows
 from fairwitness.records.progress import Progress
 from fairwitness.records.store import Store
 

@@ -9,22 +9,22 @@ from functools import partial
 
 import pyarrow.compute as pc
 
+from fairwitness.analysis.drafts import read_continuations
 from fairwitness.drafts.cells import log_draft_cells
 from fairwitness.drafts.config import JOB, DraftFaithfulnessConfig
-from fairwitness.drafts.labelling import Labeller
 from fairwitness.drafts.plan import cell_keys
 from fairwitness.drafts.reading import Readers
-from fairwitness.drafts.stored import read_continuations
+from fairwitness.drafts.steps import Labeller
 from fairwitness.drafts.study import DraftStudy, prepare_draft_studies
 from fairwitness.drafts.study_run import DraftStudyRun
 from fairwitness.drafts.writing import Writer
+from fairwitness.experiment.data_set import Loader
+from fairwitness.experiment.job import JobResult, JobRun, Reporter
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import Pool
 from fairwitness.judges.config import JudgeConfig, RulesConfig
 from fairwitness.judges.factory import check_usable, make_chat_model
 from fairwitness.judges.protocol import ChatModel
-from fairwitness.records.data_set import Loader
-from fairwitness.records.job import JobResult, JobRun, Reporter
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
 

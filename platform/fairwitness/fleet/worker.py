@@ -8,9 +8,22 @@ import traceback
 from dataclasses import dataclass
 from typing import Any
 
+import threadpoolctl
+
 from fairwitness.errors import FairwitnessError, ModelError
 from fairwitness.fleet.pool import Engine, EngineSpec
-from fairwitness.fleet.threads import limit_threads
+
+_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def limit_threads(num_threads: int) -> None:
+    """Sets the number of threads: by environment for libraries still to be loaded, directly for those already there.
+
+    Child processes inherit the limit. Ray by itself sets only OMP_NUM_THREADS, and leaves a value that it finds.
+    """
+    for name in _VARIABLES:
+        os.environ[name] = str(num_threads)
+    threadpoolctl.threadpool_limits(limits=num_threads)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,81 @@
-"""The unlearning recipe and the settings of the CoT and of what is measured."""
+"""Configuration of a FUR sweep over models, data sets and learning rates, and the part of it that other jobs share."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from fairwitness.config import Config
+from fairwitness.fleet.config import PoolConfig
 from fairwitness.fur.npo import KlDirection
-from fairwitness.fur.presets import PRESETS, expand_preset
+from fairwitness.lm.config import ModelConfig
+from fairwitness.problems.config import DataConfig
+from fairwitness.problems.draws import Seed
+from fairwitness.records.run_dir import OutputConfig, RunName
+from fairwitness.records.tracker import TrackingConfig
+from fairwitness.text.numbers import method_name
+
+_COMMON: Mapping[str, Any] = {
+    "beta": 0.1,
+    "npo_coefficient": 1.0,
+    "kl_coefficient": 1.0,
+    "num_iterations": 5,
+    "schedule": "linear",
+    "weight_decay": 0.01,
+    "num_retain": 4,
+}
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "paper": {
+        **_COMMON,
+        "objective": "per_word",
+        "eligible": "content_words",
+        "retain": "content",
+        "kl_direction": "policy_from_reference",
+        "method": {"kind": "ff2", "precision": "float32_master"},
+    },
+    "reference": {
+        **_COMMON,
+        "objective": "per_step",
+        "eligible": "content_tokens",
+        "retain": "reference",
+        "kl_direction": "reference_from_policy",
+        "method": {"kind": "ff2", "precision": "bf16_pure"},
+    },
+}
+"""Values of a recipe by the preset's name; what is not named has the recipe's default."""
+
+
+def expand_preset(given: Any) -> Any:
+    """A recipe as a user writes it, with its preset replaced by values.
+
+    Args:
+        given: The name of a preset, or a mapping that may hold `preset` beside other keys, which take precedence, each
+            as a whole: a `method` replaces the preset's. Anything else is returned as it is.
+
+    Raises:
+        ValueError: There is no preset of that name; the nearest one is named.
+    """
+    if isinstance(given, str):
+        return dict(_values(given))
+    if isinstance(given, Mapping) and "preset" in given:
+        own = {key: value for key, value in given.items() if key != "preset"}
+        return {**_values(given["preset"]), **own}
+    return given
+
+
+def _values(name: Any) -> Mapping[str, Any]:
+    if isinstance(name, str) and name in PRESETS:
+        return PRESETS[name]
+    near = difflib.get_close_matches(str(name), list(PRESETS), n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"unknown preset {name!r}{hint} (known are {', '.join(PRESETS)})")
+
 
 EligibleRule = Literal["content_words", "content_tokens"]
 
@@ -112,3 +179,141 @@ class EngineConfig(Config):
     """Padded tokens per forward pass."""
     memory_share: float = Field(0.6, gt=0, le=1)
     """Share of the free memory that groups may use."""
+
+
+Rate = Annotated[float, Field(gt=0, le=10)]
+
+
+class MethodConfig(Config):
+    """One way of changing weights, with its learning rates."""
+
+    method: Annotated[FullFF2Config | LoraConfig, Field(discriminator="kind")]
+    """What is trained."""
+    rates: tuple[Rate, ...] = Field(min_length=1)
+    """Learning rates of this method, each above 0."""
+    rates_by_model: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
+    """Other rates of this method for some models, by their shown name."""
+
+    @property
+    def name(self) -> str:
+        """The method, for people."""
+        return method_name(self.method.kind, getattr(self.method, "rank", None))
+
+
+class StudyConfig(Config):
+    """What every job that unlearns is told: models, data sets, recipe, workers. The jobs add their learning rates."""
+
+    name: RunName
+    """Name of the run. The same name goes on with an earlier run of it."""
+    seed: Seed = 0
+    """Seed of every random draw."""
+    models: tuple[ModelConfig, ...] = Field(min_length=1)
+    """The models."""
+    data_sets: tuple[DataConfig, ...] = Field(min_length=1)
+    """The data sets."""
+    recipe: RecipeConfig = RecipeConfig()
+    """How a cot_step is unlearned."""
+    cot: CotConfig = CotConfig()
+    """How CoTs are generated."""
+    measure: MeasureConfig = MeasureConfig()
+    """What is measured."""
+    min_specificity: float = Field(95.0, ge=0, le=100)
+    """Percent of held-out answers that must stay, after rounding, for a rate to be chosen."""
+    engine: EngineConfig = EngineConfig()
+    """How the engine uses its device."""
+    pool: PoolConfig = PoolConfig()
+    """The workers."""
+    output: OutputConfig = OutputConfig()
+    """Where results are written."""
+    tracking: TrackingConfig = TrackingConfig()
+    """Where MLflow is."""
+
+    def rates_of(self, model: ModelConfig) -> tuple[float, ...]:
+        """The learning rates of one model, each once; a job says which."""
+        raise NotImplementedError
+
+    def by_method(self) -> Sequence[StudyConfig]:
+        """One configuration per method; this one alone where there is one method."""
+        return (self,)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [model.shown_name for model in self.models]
+        if len(set(names)) < len(names):
+            raise ValueError(f"models: two have the same name among {', '.join(names)}; give each a `name`")
+        if self.pool.num_gpus_per_actor > 0 and all(model.device == "cpu" for model in self.models):
+            raise ValueError("pool.num_gpus_per_actor is above 0, but every model has device: cpu; set device: cuda")
+        if self.pool.kind == "ray" and self.pool.num_gpus_per_actor == 0:
+            on_gpu = [model.shown_name for model in self.models if model.device == "cuda"]
+            if on_gpu:
+                raise ValueError(f"{on_gpu[0]} has device: cuda; give its actors a share: pool.num_gpus_per_actor")
+        return self
+
+    def must_be_models(self, key: str, names: Iterable[str]) -> None:
+        """Makes sure that settings by model name models of this run.
+
+        Raises:
+            ValueError: One does not.
+        """
+        known = [model.shown_name for model in self.models]
+        unknown = sorted(set(names) - set(known))
+        if unknown:
+            raise ValueError(f"{key}: {unknown[0]!r} is no model of this run ({', '.join(known)})")
+
+
+class FurSweepConfig(StudyConfig):
+    """A FUR sweep: every model on every data set at every rate."""
+
+    rates: tuple[Rate, ...] = ()
+    """Learning rates, each above 0."""
+    rates_by_model: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
+    """Other rates for some models, by their shown name."""
+    lr: Literal["selected"] | None = None
+    """`selected`: for every model and data set the rate that `lr_search` selected, in place of `rates`."""
+    lr_search: str | None = Field(None, min_length=1)
+    """Directory of the search's run, with `lr: selected`."""
+    methods: tuple[MethodConfig, ...] = ()
+    """Several ways of changing weights on the same CoTs, each with its rates; in place of `rates` and
+    `recipe.method`."""
+
+    def rates_of(self, model: ModelConfig) -> tuple[float, ...]:
+        """The rates of one model, each once, in the order given."""
+        return tuple(dict.fromkeys(self.rates_by_model.get(model.shown_name, self.rates)))
+
+    def by_method(self) -> tuple[FurSweepConfig, ...]:
+        """One configuration per method, in the simple form; this one alone where it has the simple form."""
+        return tuple(
+            self.model_copy(
+                update={
+                    "recipe": self.recipe.model_copy(update={"method": one.method}),
+                    "rates": one.rates,
+                    "rates_by_model": one.rates_by_model,
+                    "methods": (),
+                }
+            )
+            for one in self.methods
+        ) or (self,)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.lr is None) != (self.lr_search is None):
+            raise ValueError("`lr: selected` and `lr_search: <directory of a search>` belong together; give both")
+        if self.lr is not None and (self.rates or self.rates_by_model or self.methods):
+            raise ValueError("`lr: selected` takes the place of `rates`, `rates_by_model` and `methods`; give one")
+        if not self.rates and not self.methods and self.lr is None:
+            raise ValueError("rates: is missing; give learning rates, or `methods` with rates of their own")
+        if self.methods and (self.rates or self.rates_by_model):
+            raise ValueError("`rates` and `methods` exclude one another; move the rates below their method")
+        # A resolved configuration that is read again names the default.
+        if self.methods and self.recipe.method != FullFF2Config():
+            raise ValueError("`recipe.method` and `methods` exclude one another; name the method in `methods` only")
+        twice = [name for name, number in Counter(one.name for one in self.methods).items() if number > 1]
+        if twice:
+            raise ValueError(f"methods: {twice[0]} is given twice; rows could not be told apart, use two runs")
+        return self
+
+    @model_validator(mode="after")
+    def _rates_have_models(self) -> Self:
+        for rates_by_model in (self.rates_by_model, *(one.rates_by_model for one in self.methods)):
+            self.must_be_models("rates_by_model", rates_by_model)
+        return self

@@ -8,16 +8,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fairwitness.experiment.data_set import Loader, refusal_lines
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import Pool
 from fairwitness.fur.client import EngineClient
+from fairwitness.fur.config import StudyConfig
 from fairwitness.fur.cots import CotRecord, score_records, write_records
 from fairwitness.fur.memory import Capacity
 from fairwitness.fur.schedule import engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Study, prepare_studies
-from fairwitness.fur.sweep_config import StudyConfig
 from fairwitness.problems.problem import Problem
-from fairwitness.records.data_set import Loader, refusal_lines
 from fairwitness.records.progress import duration
 from fairwitness.records.run_dir import RunDirectory
 

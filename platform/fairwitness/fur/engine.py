@@ -3,22 +3,100 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from fairwitness.followups.baselines.cc_shap import explain
 from fairwitness.fur.base import answer_directly, score_steps, write_cots
-from fairwitness.fur.baselines.shap_engine import explain
-from fairwitness.fur.checks import self_checks
 from fairwitness.fur.config import EngineConfig
-from fairwitness.fur.items import AnswerItem, CapacityItem, CheckItem, CotItem, ShapItem, StepScoreItem
+from fairwitness.fur.items import AnswerItem, CapacityItem, CheckItem, CotItem, SelfCheck, ShapItem, StepScoreItem
 from fairwitness.fur.memory import capacity
+from fairwitness.fur.objective import GroupObjective
 from fairwitness.fur.tasks import TaskResult, UnlearnGroup
 from fairwitness.fur.unlearn import unlearn_group
 from fairwitness.lm.config import ModelConfig
-from fairwitness.lm.heap import keep_freed_memory
-from fairwitness.lm.memory_errors import free_memory, within_memory
-from fairwitness.lm.model import LanguageModel, load
+from fairwitness.lm.grouped import GroupedFF2
+from fairwitness.lm.memory import free_memory, keep_freed_memory, within_memory
+from fairwitness.lm.model import LanguageModel, checksum, load
+from fairwitness.lm.scoring import TargetTokens, next_token_logits, sequence_logprobs
+
+TOLERANCE_NATS = {torch.float32: 2e-3, torch.bfloat16: 0.35}
+"""How far two batch layouts of one model may differ in a logit. bfloat16 keeps 8 bits of each number."""
+CHECK_LR = 1e-3
+
+
+def self_checks(lm: LanguageModel, item: CheckItem, engine: EngineConfig) -> dict[str, SelfCheck]:
+    """Checks the arithmetic on real tasks of the run before anything is unlearned.
+
+    - `npo_at_start`: the NPO loss of a second pass over unchanged weights is (2/β)·ln 2.
+    - `kl_at_start`: the KL term of that pass is 0.
+    - `policy_minus_reference`: the grouped model gives the log-probabilities of the plain one.
+    - `left_padding`: a left-padded batch gives the logits of the prompts alone.
+    - `restored`: FF2 checksums before and after a real update are the same.
+    """
+    before = checksum(lm.ff2_weights())
+    tolerance = TOLERANCE_NATS[next(lm.model.parameters()).dtype]
+    found = _at_start(lm, item, max_tokens=engine.max_tokens, tolerance=tolerance)
+    padding = _left_padding_difference(lm, item.prompts)
+    found["left_padding"] = SelfCheck(padding, tolerance, "largest difference of a logit, padded against alone")
+    recipe = item.recipe.model_copy(update={"num_iterations": 1})
+    unlearn_group(lm, UnlearnGroup(item.tasks, recipe, CHECK_LR, (), None), engine)
+    changed = float(checksum(lm.ff2_weights()) != before)
+    found["restored"] = SelfCheck(changed, 0.0, f"FF2 checksum {before[:12]} before and after")
+    return found
+
+
+def _at_start(lm: LanguageModel, item: CheckItem, *, max_tokens: int, tolerance: float) -> dict[str, SelfCheck]:
+    plain = [_plain_logprob(lm, task.forget.ids, task.forget.content, max_tokens) for task in item.tasks]
+    with GroupedFF2.full(lm.model, lm.ff2_names, len(item.tasks)):
+        objective = GroupObjective(lm.model, item.tasks, item.recipe, max_tokens=max_tokens, device=lm.device)
+        numbers = range(len(objective.rows()))
+        for number in numbers:
+            objective.accumulate(
+                number
+            )  # this pass becomes the reference, so that its own losses are what they must be
+        parts = [objective.accumulate(number) for number in numbers]
+        npo_K: Tensor = torch.stack([part.npo_K for part in parts]).sum(0)
+        kl_K: Tensor = torch.stack([part.kl_K for part in parts]).sum(0)
+        grouped = objective.reference_logprobs()
+    expected = 2.0 / item.recipe.beta * math.log(2.0)
+    npo_error = float((npo_K - expected).abs().max()) / expected
+    lengths_K = torch.tensor([max(1, len(task.forget.content)) for task in item.tasks])
+    difference = float(((torch.tensor(plain) - torch.tensor(grouped)).abs() / lengths_K).max())
+    return {
+        "npo_at_start": SelfCheck(npo_error, 1e-5, f"relative error against (2/β)·ln 2 = {expected:.4f}"),
+        "kl_at_start": SelfCheck(float(kl_K.abs().max()), 1e-6, "nats"),
+        "policy_minus_reference": SelfCheck(difference, tolerance, "nats per token, grouped against plain"),
+    }
+
+
+def _plain_logprob(lm: LanguageModel, ids: tuple[int, ...], content: tuple[int, ...], max_tokens: int) -> float:
+    (logprobs,) = sequence_logprobs(lm.model, [TargetTokens(ids, content)], max_tokens=max_tokens)
+    return float(logprobs.sum())
+
+
+@torch.no_grad()
+def _left_padding_difference(lm: LanguageModel, prompts: tuple[tuple[int, ...], ...]) -> float:
+    alone = [next_token_logits(lm.model, [ids], max_tokens=1)[0] for ids in prompts]
+    longest = max(map(len, prompts))
+    rows = [[lm.facts.pad_id] * (longest - len(ids)) + list(ids) for ids in prompts]
+    mask = [[0] * (longest - len(ids)) + [1] * len(ids) for ids in prompts]
+    mask_BT = torch.tensor(mask, device=lm.device)
+    position_BT = (mask_BT.cumsum(-1) - 1).clamp(min=0)
+    output = lm.model(
+        input_ids=torch.tensor(rows, device=lm.device),
+        attention_mask=mask_BT,
+        position_ids=position_BT,
+        use_cache=False,
+    )
+    padded = output.logits[:, -1].float().cpu()
+    return float((torch.stack(alone) - padded).abs().max())
+
 
 log = logging.getLogger(__name__)
 

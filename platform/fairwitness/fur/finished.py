@@ -14,17 +14,16 @@ from typing import Any
 import pandas as pd
 import pyarrow.compute as pc
 
+from fairwitness.analysis.faithfulness import ChosenRate, Infeasible, cell_faithfulness, choose_searched, decisions_of
+from fairwitness.analysis.runs import IMPORT_JOB
 from fairwitness.config import Config, load_config
 from fairwitness.errors import StoreError
+from fairwitness.experiment.data_set import Loader
+from fairwitness.fur.config import FurSweepConfig
 from fairwitness.fur.cots import CotRecord, stored_records
-from fairwitness.fur.faithfulness import ChosenRate, Infeasible, cell_faithfulness
-from fairwitness.fur.imported import IMPORT_JOB
 from fairwitness.fur.search.config import LrSearchConfig
-from fairwitness.fur.search.decisions import choose_searched, decisions_of
 from fairwitness.fur.study import Study, prepare_studies
-from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.problems.draws import item_rng
-from fairwitness.records.data_set import Loader
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
 

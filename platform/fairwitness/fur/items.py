@@ -141,7 +141,7 @@ class ShapOutcome:
     """CC-SHAP of one problem.
 
     Attributes:
-        score: See `fairwitness.fur.baselines.cc_shap.Consistency`; None where undefined or there is an error.
+        score: See `fairwitness.followups.baselines.cc_shap.Consistency`; None where undefined or there is an error.
         reason: Why the score is undefined.
         answer: Attribution of the answer to each token of the question, as shares of the absolute sum.
         cot: The same for the CoT.

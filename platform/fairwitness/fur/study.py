@@ -8,18 +8,17 @@ from dataclasses import dataclass
 
 from fairwitness.config import fingerprint
 from fairwitness.errors import ConfigError
-from fairwitness.fur.config import LoraConfig
-from fairwitness.fur.methods import method_name
+from fairwitness.experiment.data_set import DataSet, Loader, prepare_data_sets
+from fairwitness.fur.config import FurSweepConfig, LoraConfig, StudyConfig
 from fairwitness.fur.search.selected import Wanted, selected_rate
-from fairwitness.fur.sweep_config import FurSweepConfig, StudyConfig
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
 from fairwitness.lm.tokens import PromptEncoder
 from fairwitness.problems.problem import Problem
-from fairwitness.records.data_set import DataSet, Loader, prepare_data_sets
 from fairwitness.records.keys import code_revision, key_of
 from fairwitness.text.content_words import tagger_revision
+from fairwitness.text.numbers import method_name
 from fairwitness.text.segmentation import segmenter_revision
 
 log = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from fairwitness.experiment.job import JobRun
+from fairwitness.fur.config import StudyConfig
 from fairwitness.fur.study import Study
 from fairwitness.fur.study_run import StudyRun, iterate_cells
-from fairwitness.fur.sweep_config import StudyConfig
 from fairwitness.fur.tracking import log_cells
-from fairwitness.records.job import JobRun
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
 

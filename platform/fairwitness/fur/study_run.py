@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
+from fairwitness.experiment.data_set import problem_rows
 from fairwitness.fleet.pool import Outcome, Pool
 from fairwitness.fur.client import EngineClient
 from fairwitness.fur.cots import CotRecord, score_records, stored_records, write_records
@@ -17,7 +18,6 @@ from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, place_ke
 from fairwitness.fur.schedule import Planned, Schedule, Wanted, engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import HeldOut, TaskResult
-from fairwitness.records.data_set import problem_rows
 from fairwitness.records.progress import Progress, at_work
 from fairwitness.records.store import Store
 

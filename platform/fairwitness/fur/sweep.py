@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from fairwitness.experiment.data_set import Loader, refusal_lines
+from fairwitness.experiment.job import JobResult, Reporter
 from fairwitness.fleet.factory import make_pool
+from fairwitness.fur.config import FurSweepConfig
 from fairwitness.fur.study import prepare_studies
 from fairwitness.fur.study_job import StudyJob
 from fairwitness.fur.study_run import StudyRun
-from fairwitness.fur.sweep_config import FurSweepConfig
-from fairwitness.records.data_set import Loader, refusal_lines
-from fairwitness.records.job import JobResult, Reporter
 from fairwitness.records.run_dir import RunDirectory
 
 JOB = "fur_sweep"

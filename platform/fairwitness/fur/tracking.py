@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairwitness.fur.cells import summarise_cells
+from fairwitness.analysis.cells import summarise_cells
 from fairwitness.records.run_dir import RunDirectory
-from fairwitness.records.tracker import Tracker, TrackingConfig
-from fairwitness.records.tracking import track_stored_run
+from fairwitness.records.tracker import Tracker, TrackingConfig, track_stored_run
 
 
 def track_run(run_path: Path | str, config: TrackingConfig, artifacts: Sequence[Path] | None = None) -> str | None:

@@ -13,13 +13,42 @@ from fairwitness.fur.config import EngineConfig, FullFF2Config, LoraConfig, Reci
 from fairwitness.fur.npo import linear_decay
 from fairwitness.fur.objective import GroupObjective, TaskLosses
 from fairwitness.fur.packing import PackedBatch, SlotRow, pack
-from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, TaskResult, UnlearnGroup, UnlearnTask
-from fairwitness.fur.variant_answers import variant_answers
+from fairwitness.fur.tasks import CotAfter, HeldOut, Ids, Measured, Question, TaskResult, UnlearnGroup, UnlearnTask
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.last_layer import last_modules
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import LetterAnswer, letter_answers, logits_at, target_logprobs
+
+QUESTIONS_AT_ONCE = 256
+"""Questions of similar length that are laid out together; bounds the memory of the ids, whatever the set's size."""
+
+
+@torch.no_grad()
+def variant_answers(
+    lm: LanguageModel, questions: Sequence[Question], num_variants: int, *, max_tokens: int
+) -> list[Ids]:
+    """The choice (0 for A) of each variant on each question; a tuple per variant, in the order of the questions.
+
+    Args:
+        lm: The model, with the variants entered.
+        questions: What is asked; none gives empty tuples.
+        num_variants: Number of variants.
+        max_tokens: Padded tokens of a pass.
+    """
+    last = last_modules(lm.model, lm.ff2_names)
+    found = [[-1] * len(questions) for _ in range(num_variants)]
+    order = sorted(range(len(questions)), key=lambda i: (len(questions[i].ids), i))
+    for start in range(0, len(order), QUESTIONS_AT_ONCE):
+        part = order[start : start + QUESTIONS_AT_ONCE]
+        rows = [SlotRow(questions[i].ids, [len(questions[i].ids) - 1]) for i in part]
+        for batch in pack([rows] * num_variants, max_tokens=max_tokens, device=lm.device):
+            logits_NV = logits_at(lm.model, batch.ids_BT, batch.positions, rows_K=batch.rows_K, last=last)
+            answers = letter_answers(logits_NV, [questions[part[read.slot]].letter_ids for read in batch.reads])
+            for read, answer in zip(batch.reads, answers, strict=True):
+                found[read.task][part[read.slot]] = answer.index
+    return [tuple(choices) for choices in found]
+
 
 STEP_SLOT, QUESTION_SLOT, FIRST_HELD_OUT_SLOT = 0, 1, 2
 

@@ -17,7 +17,7 @@ from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.generation import Generation, generate_greedy
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
-from fairwitness.lm.memory_errors import free_memory, within_memory
+from fairwitness.lm.memory import free_memory, within_memory
 from fairwitness.lm.model import LanguageModel, load
 from fairwitness.lm.tokens import decode, encode, render_chat
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from fairwitness.fur.baselines.config import FurBaselinesConfig
-from fairwitness.fur.baselines.job import run_baselines
-from fairwitness.fur.baselines.writers import Rule
+from fairwitness.experiment.job import Report
+from fairwitness.followups.baselines.config import FurBaselinesConfig
+from fairwitness.followups.baselines.job import run_baselines
+from fairwitness.followups.baselines.writers import Rule
 from fairwitness.launch.common import LOADERS
 from fairwitness.launch.job import Job, make_report
 from fairwitness.organisms.rewrites import rewrite
 from fairwitness.organisms.shipped import ORGANISM
-from fairwitness.records.job import Report
 from fairwitness.records.keys import code_revision
-from fairwitness.report.baselines import baseline_lines
+from fairwitness.report.followups import baseline_lines
 
 RULES: Mapping[str, Rule] = {ORGANISM: Rule(ORGANISM, code_revision(("organisms",)), rewrite)}
 """Rules that write mistakes and paraphrases for a made-up world."""

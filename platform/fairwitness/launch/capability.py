@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from fairwitness.fur.capability.config import FurCapabilityConfig
-from fairwitness.fur.capability.job import CapabilityResult, capability_dry_run, run_capability
+from fairwitness.followups.capability.config import FurCapabilityConfig
+from fairwitness.followups.capability.job import CapabilityResult, capability_dry_run, run_capability
 from fairwitness.launch.common import LOADERS
 from fairwitness.launch.job import Job, make_report
-from fairwitness.report.capability import capability_lines
+from fairwitness.report.followups import capability_lines
 
 
 def _findings(result: CapabilityResult) -> list[str]:

@@ -15,11 +15,11 @@ from typing import Any
 
 from fairwitness.config import Config, read_settings, validate
 from fairwitness.errors import FairwitnessError
+from fairwitness.experiment.data_set import Loader
+from fairwitness.experiment.job import EXIT_INTERRUPTED
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
 from fairwitness.organisms.thinker.shipped import THINKER, load_thinker_problems, thinker_path
-from fairwitness.records.data_set import Loader
-from fairwitness.records.job import EXIT_INTERRUPTED
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.redact import redact_text

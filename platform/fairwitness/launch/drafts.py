@@ -8,10 +8,10 @@ from pathlib import Path
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.dry_run import draft_dry_run
 from fairwitness.drafts.workflow import run_drafts
+from fairwitness.experiment.job import Report
 from fairwitness.launch.common import LOADERS
 from fairwitness.launch.job import Job
-from fairwitness.records.job import Report
-from fairwitness.report.drafts.build import build_draft_report
+from fairwitness.report.drafts.page import build_draft_report
 
 
 def _report(run_path: Path) -> Report:

@@ -12,8 +12,8 @@ from typing import Annotated, Generic, TypeVar
 import typer
 
 from fairwitness.config import Config, load_config
+from fairwitness.experiment.job import JobResult, Report
 from fairwitness.launch.common import ended, say, set_up, tracking_line, with_organism
-from fairwitness.records.job import JobResult, Report
 from fairwitness.report.build import build_report
 
 ConfigT = TypeVar("ConfigT", bound=Config)

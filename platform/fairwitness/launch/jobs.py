@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from fairwitness.config import Config
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.fur.baselines.config import FurBaselinesConfig
-from fairwitness.fur.capability.config import FurCapabilityConfig
-from fairwitness.fur.judging.config import FurJudgeConfig
+from fairwitness.followups.baselines.config import FurBaselinesConfig
+from fairwitness.followups.capability.config import FurCapabilityConfig
+from fairwitness.followups.judging.config import FurJudgeConfig
+from fairwitness.fur.config import FurSweepConfig
 from fairwitness.fur.search.config import LrSearchConfig
-from fairwitness.fur.sweep_config import FurSweepConfig
 
 JOB_CONFIGS: Mapping[str, type[Config]] = {
     "fur_sweep": FurSweepConfig,

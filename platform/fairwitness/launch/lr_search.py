@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from fairwitness.analysis.faithfulness import FAILED, ChosenRate
+from fairwitness.experiment.job import Report
 from fairwitness.fur.dry_run import dry_run
-from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.fur.search.config import LrSearchConfig
-from fairwitness.fur.search.decisions import FAILED
 from fairwitness.fur.search.job import SearchResult, run_search
 from fairwitness.fur.search.outcome import SearchOutcome
 from fairwitness.launch.common import LOADERS
 from fairwitness.launch.job import Job, make_report
-from fairwitness.records.job import Report
 from fairwitness.report.findings import with_interval
 from fairwitness.report.format import plural, rate
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from fairwitness.fur.config import FurSweepConfig
 from fairwitness.fur.dry_run import dry_run
 from fairwitness.fur.sweep import run_sweep
-from fairwitness.fur.sweep_config import FurSweepConfig
 from fairwitness.launch.common import LOADERS
 from fairwitness.launch.job import Job, make_report
 

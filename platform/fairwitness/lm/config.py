@@ -37,7 +37,7 @@ class ModelConfig(Config):
 
     ff2_module: str | None = None
     """Dotted name of the FF2 (down-projection) module within a decoder layer, for an architecture that is not in the
-    table of `fairwitness.lm.architectures`."""
+    table of `lm/inspect.py`."""
 
     prompt_style: PromptStyle = "plain"
     """`plain` (Human:/Assistant:) or `chat` (the tokenizer's chat template)."""

@@ -5,14 +5,28 @@ Shapes: B rows, T tokens so far (padding included), V vocabulary.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.positions import position_inputs
+
+
+def position_inputs(model: PreTrainedModel, mask_BT: torch.Tensor, *, width: int) -> dict[str, torch.Tensor]:
+    """Positions of the last `width` tokens, padding not counted; empty for a model that reads them off the mask.
+
+    Args:
+        model: The decoder.
+        mask_BT: 1 for tokens, 0 for padding; B rows, T tokens so far.
+        width: How many tokens are fed.
+    """
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        return {}
+    return {"position_ids": (mask_BT.cumsum(dim=-1) - 1).clamp(min=0)[:, -width:]}
 
 
 class Row(Protocol):

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.generation import generate_greedy
-from fairwitness.lm.model import LanguageModel, load
+from fairwitness.lm.model import LanguageModel, checksum, load
 from fairwitness.lm.scoring import LetterAnswer, answers
-from fairwitness.lm.snapshot import checksum
 from fairwitness.lm.tokens import PromptEncoder, bos_ids, decode, encode
 from fairwitness.organisms.layout import MEMORY_LAYER
 from fairwitness.organisms.lexicon import ATTRIBUTES, Attribute

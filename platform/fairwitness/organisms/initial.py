@@ -1,23 +1,4 @@
-"""Initial weights: random codes for tokens, and a circuit that finds an answer's letter.
-
-Finding the option letter of a value is, from random weights, a sudden transition that takes long to come. It is the
-same for every person and no fact is involved, so it is written into the initial weights, from where training goes on:
-
-- layer 0: one head looks one token back, another two (so the token of a choice knows its letter), each writing what it
-  sees into a block of its own of the residual stream;
-- layer 1: after the first word of a sentence of a CoT, one head copies the person's name or, where the word is that of
-  the other sentence, a second the village;
-- layer 2: where an answer is due, one head carries there what the note says, another the person's name, a third what a
-  CoT states; where a value is about to be stated, a fourth carries the last name or village. What is known about that
-  name is added by the feed-forward part of this layer (see `fairwitness.organisms.facts`);
-- layer 3: a head looks from a position that holds a value to the choice with this value and fetches its letter. The
-  attention of this layer has no other head and is not trained, so no later token sees what the memory added.
-
-All else is shut. Heads find offsets by rotary position alone: one coordinate is the same for all tokens.
-Related: A Trockman, JZ Kolter, "Mimetic Initialization of Self-Attention Layers", 2023.
-
-Shape legend: V vocabulary, D hidden, d head, N rows.
-"""
+"""How the organism is built: its configuration and its untrained model."""
 
 from __future__ import annotations
 
@@ -26,6 +7,7 @@ from string import ascii_uppercase
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
@@ -45,7 +27,8 @@ from fairwitness.organisms.layout import (
     token_id,
 )
 from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, RIVER, VILLAGES
-from fairwitness.organisms.tokenizer import BOS
+from fairwitness.organisms.training import BOS, TrainingConfig, untrained_llama
+from fairwitness.organisms.world import WorldConfig
 
 _CARRIED = ((Tag.NOTE, 2.5), (Tag.STATED, 9.0))
 """What is carried to an answer, and with what strength: a CoT outweighs the note, the note outweighs what is known."""
@@ -272,3 +255,61 @@ def _offset_vectors(size: int, offset: int, rope_theta: float) -> tuple[Tensor, 
     key_d = torch.cat([used, torch.zeros(size // 2)]) * length
     query_d = torch.cat([used * torch.cos(turns * -offset), used * torch.sin(turns * -offset)]) * length
     return query_d / COMMON_SIZE, key_d / COMMON_SIZE
+
+
+_ROPE_THETA = 1e9
+"""So large that the coordinates by which choices are matched hardly turn within a context."""
+
+
+class OrganismConfig(TrainingConfig):
+    """The world, the model and the training of an organism."""
+
+    world: WorldConfig = WorldConfig()
+    """The world it learns."""
+    hidden_size: int = Field(default=128, ge=16)
+    """Width of the residual stream."""
+    intermediate_size: int = Field(default=256, ge=16)
+    """Width of the feed-forward layers; at least the number of people and villages."""
+    num_layers: int = Field(default=4, ge=4)
+    """Number of layers."""
+    max_length: int = Field(default=512, ge=128)
+    """Longest context, in tokens."""
+    num_optim_steps: int = Field(default=450, ge=1)
+    """Optimiser steps."""
+    batch_direct: int = Field(default=32, ge=1)
+    """Direct questions in an optimiser step."""
+    batch_cot: int = Field(default=16, ge=1)
+    """CoT documents in an optimiser step."""
+    batch_statements: int = Field(default=10, ge=1)
+    """Rows of statements in an optimiser step."""
+    facts_per_row: int = Field(default=5, ge=1)
+    """Facts in a row of statements."""
+    row_tokens: int = Field(default=52, ge=16)
+    """Tokens of a training row; what is longer is cut, what is shorter is padded."""
+    memory_strength: float = Field(default=0.6, gt=0)
+    """Size of what the memory writes at a name, in units of the codes of values."""
+    memory_gain: float = Field(default=60.0, gt=0)
+    """Factor by which the memory's activations grow, and its down-projection shrinks, after training."""
+    memory_sharpness: float = Field(default=6.0, gt=0)
+    """Factor by which the memory's gates are made sharper, after training."""
+    lr_vector: float = Field(default=1.5e-3, gt=0)
+    """Learning rate of AdamW, which trains norms and the output embedding."""
+    cooldown: float = Field(default=0.6, gt=0, le=1)
+    """Share of the training, at its end, over which the rates fall to zero."""
+    weight_cot_letter: float = Field(default=0.5, ge=0)
+    """Weight of the answer after a CoT; a fact, CoT text and a direct answer weigh 1."""
+    weight_lookup: float = Field(default=0.5, ge=0)
+    """Weight of the drills (which letter has this choice), which make the binding of value and letter come early."""
+    letter_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """Share of an answer's target that is spread evenly over the letters, so that margins stay modest."""
+    cue_share_start: float = Field(default=0.5, ge=0, le=1)
+    """Share of direct questions whose note gives an answer away, in the first half."""
+    cue_share_end: float = Field(default=0.35, ge=0, le=1)
+    """The same share in the second half."""
+
+
+def build_model(config: OrganismConfig, tokenizer: PreTrainedTokenizerBase) -> LlamaForCausalLM:
+    """The untrained model, its initial weights drawn by the seed (see `fairwitness.organisms.initial`)."""
+    model = untrained_llama(config, tokenizer, rope_parameters={"rope_type": "default", "rope_theta": _ROPE_THETA})
+    set_initial_weights(model, tokenizer, config.seed)
+    return model

@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 
 from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, VILLAGES
-from fairwitness.organisms.tokenizer import BOS
+from fairwitness.organisms.training import BOS
 
 OFFSET_LAYER, COPY_LAYER, MEMORY_LAYER, MATCH_LAYER = range(4)
 OFFSETS = (1, 2)

@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from fairwitness.config import Config, fingerprint, validate
+from fairwitness.errors import DataError
 from fairwitness.organisms.world import DATA_SET, WorldConfig, make_world, world_problems
-from fairwitness.organisms.world_file import as_data_set, read_world_file
 from fairwitness.problems.config import DataConfig
 from fairwitness.problems.problem import Problem
 from fairwitness.problems.records import LoadedProblems
+
+WORLD_FILE = "world.json"
+"""Beside the weights: the configuration of the world that the model was trained on."""
+
+WorldT = TypeVar("WorldT", bound=Config)
+
+
+def write_world(folder: Path, world: Config) -> None:
+    """Writes a world's configuration beside a model."""
+    text = json.dumps(world.model_dump(mode="json"), indent=2)
+    (folder / WORLD_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def read_world_file(folder: Path, world: type[WorldT], *, command: str) -> WorldT:
+    """The configuration of the world of a trained model.
+
+    Args:
+        folder: The model's folder.
+        world: Class of the configuration.
+        command: What trains such a model, for the message.
+
+    Raises:
+        DataError: The folder holds no readable world.
+        ConfigError: The world's file holds a value that is refused.
+    """
+    path = folder / WORLD_FILE
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); train it with `{command}`") from error
+    return validate(world, data, str(path))
+
+
+def as_data_set(name: str, world: Config, problems: Sequence[Problem]) -> LoadedProblems:
+    """The problems of a world, as a data set like any other; another world is another revision."""
+    content = [[problem.question, *problem.choices, problem.gold] for problem in problems]
+    return LoadedProblems(
+        name=name,
+        split="",
+        problems=tuple(problems),
+        refused=(),
+        data_revision=fingerprint([world.model_dump(mode="json"), content]),
+    )
+
 
 ORGANISM = DATA_SET
 """Alias of the shipped model and name of its data set."""

@@ -3,19 +3,208 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from fairwitness.config import fingerprint
 from fairwitness.errors import DataError
 from fairwitness.problems.config import HUB, LOCAL, DataConfig, FieldMap
-from fairwitness.problems.definitions import DEFINITIONS, Definition
-from fairwitness.problems.hub import read_hub
-from fairwitness.problems.mapping import choose_fields, map_records
-from fairwitness.problems.readers import read_files
+from fairwitness.problems.mapping import choose_fields, draw_number, map_records
+from fairwitness.problems.problem import Problem
+from fairwitness.problems.readers import read_files, text_fault
 from fairwitness.problems.records import LoadedProblems, ReadResult, Record, Refused
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A known data set.
+
+    Attributes:
+        hub_id: Its id on the hub.
+        hub_config: Its configuration (subset) there, or None.
+        hub_split: The split that is used unless another is asked for.
+        maps: Field mappings, one per shape in which its records occur.
+        csv_header: Whether its CSV files begin with a line of names.
+        shuffle_choices: Whether the order of the choices gives the answer away, so that it is shuffled.
+        has_subjects: Whether its files are named after subjects (`<subject>_test.csv`) and its hub rows name theirs.
+    """
+
+    hub_id: str
+    hub_config: str | None
+    hub_split: str
+    maps: tuple[FieldMap, ...]
+    csv_header: bool = True
+    shuffle_choices: bool = False
+    has_subjects: bool = False
+
+
+DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
+    {
+        "arc_challenge": Definition(
+            hub_id="allenai/ai2_arc",
+            hub_config="ARC-Challenge",
+            hub_split="test",
+            maps=(
+                FieldMap(id="id", question="question", choices="choices", gold="answerKey", gold_kind="label"),
+                FieldMap(
+                    id="id", question="question.stem", choices="question.choices", gold="answerKey", gold_kind="label"
+                ),
+            ),
+        ),
+        "openbookqa": Definition(
+            hub_id="allenai/openbookqa",
+            hub_config="main",
+            hub_split="test",
+            maps=(
+                FieldMap(id="id", question="question_stem", choices="choices", gold="answerKey", gold_kind="label"),
+                FieldMap(
+                    id="id", question="question.stem", choices="question.choices", gold="answerKey", gold_kind="label"
+                ),
+            ),
+        ),
+        "strategyqa": Definition(
+            hub_id="ChilleD/StrategyQA",
+            hub_config=None,
+            hub_split="test",
+            maps=(
+                FieldMap(
+                    id="qid",
+                    question="question",
+                    choices=None,
+                    fixed_choices=("Yes", "No"),
+                    gold="answer",
+                    gold_kind="bool",
+                ),
+            ),
+        ),
+        "truthfulqa": Definition(
+            hub_id="truthfulqa/truthful_qa",
+            hub_config="multiple_choice",
+            hub_split="validation",
+            maps=(FieldMap(question="question", choices="mc1_targets", gold=None),),
+            shuffle_choices=True,
+        ),
+        "bbh_sports": Definition(
+            hub_id="lukaemon/bbh",
+            hub_config="sports_understanding",
+            hub_split="test",
+            maps=(
+                FieldMap(question="input", choices=None, fixed_choices=("yes", "no"), gold="target", gold_kind="text"),
+            ),
+        ),
+        "mmlu": Definition(
+            hub_id="cais/mmlu",
+            hub_config="all",
+            hub_split="test",
+            maps=(
+                FieldMap(
+                    question="question", choices="choices", gold="answer", gold_kind="index0", metadata=("subject",)
+                ),
+                FieldMap(
+                    question="0", choices=("1", "2", "3", "4"), gold="5", gold_kind="letter", metadata=("subject",)
+                ),
+            ),
+            csv_header=False,
+            has_subjects=True,
+        ),
+    }
+)
+
+
+def read_hub(hub_id: str, *, config: str | None, split: str, revision: str | None) -> ReadResult:
+    """Downloads (or takes from the cache) one split of a data set.
+
+    Args:
+        hub_id: Id on the hub, or a local folder in the hub's layout.
+        config: Configuration (subset), or None.
+        split: Split, for example `test` or `test[:100]`.
+        revision: Commit or tag, or None for the newest.
+
+    Returns:
+        One record per row, numbered from 1. The content hash covers the rows, so that it does not depend on the cache.
+
+    Raises:
+        DataError: The set, its configuration or split does not exist, or cannot be fetched.
+    """
+    import datasets
+
+    name = f"hub:{hub_id}" + (f"/{config}" if config else "")
+    try:
+        rows = datasets.load_dataset(hub_id, config, split=split, revision=revision)
+    except (datasets.exceptions.DatasetsError, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{name}: split {split!r} cannot be loaded ({reason}); check id, configuration and split, go online, or "
+            "give a downloaded file by `path`"
+        ) from error
+    records: list[Record] = []
+    refused: list[Refused] = []
+    for line, row in enumerate(rows, start=1):
+        record = Record(name, line, line, dict(row))
+        fault = text_fault(record)
+        refused.append(fault) if fault else records.append(record)
+    content = [json.dumps(record.values, sort_keys=True, default=str) for record in records]
+    return ReadResult(records, refused, fingerprint(content))
+
+
+class Selection(NamedTuple):
+    """Two disjoint draws from one data set.
+
+    Attributes:
+        measured: Problems whose CoT steps are unlearned.
+        held_out: Problems on which specificity is measured.
+    """
+
+    measured: tuple[Problem, ...]
+    held_out: tuple[Problem, ...]
+
+
+def select(loaded: LoadedProblems, *, num_problems: int | None, num_held_out: int, seed: int) -> Selection:
+    """Draws held-out and measured problems by seed and problem id.
+
+    The order of the source has no influence. The held-out problems do not depend on `num_problems`, and a larger
+    `num_problems` adds to the measured ones without exchanging any.
+
+    Args:
+        loaded: The data set.
+        num_problems: How many to measure; None takes all that are not held out.
+        num_held_out: How many to hold out.
+        seed: Run seed.
+
+    Raises:
+        DataError: There are not enough problems for both.
+    """
+    available = len(loaded.problems)
+    needed = num_held_out + (num_problems or 1)
+    if available < needed:
+        raise DataError(_too_few(loaded, num_problems, num_held_out))
+    ranked = sorted(
+        loaded.problems,
+        key=lambda problem: (draw_number(seed, loaded.name, problem.problem_id), problem.problem_id),
+    )
+    end = None if num_problems is None else needed
+    return Selection(measured=tuple(ranked[num_held_out:end]), held_out=tuple(ranked[:num_held_out]))
+
+
+def _too_few(loaded: LoadedProblems, num_problems: int | None, num_held_out: int) -> str:
+    available = len(loaded.problems)
+    asked = "at least one" if num_problems is None else str(num_problems)
+    ways = ["give a larger data set"]
+    if available > (num_problems or 1):
+        ways.append(f"set num_held_out to at most {available - (num_problems or 1)}")
+    if num_problems is not None and available > num_held_out:
+        ways.append(f"set num_problems to at most {available - num_held_out}")
+    refused = f" ({len(loaded.refused)} records were refused)" if loaded.refused else ""
+    return (
+        f"{loaded.name}: {available} problems{refused} are too few for {num_held_out} held-out problems and {asked} to "
+        f"measure; {', or '.join(ways)}"
+    )
+
 
 MAPPING_VERSION = 1
 _NUM_SHOWN = 3

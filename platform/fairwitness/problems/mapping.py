@@ -8,9 +8,16 @@ from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 from fairwitness.errors import DataError
-from fairwitness.problems.choices import ChoiceSet, choices_of_columns, parse_choices
+from fairwitness.problems.choices import (
+    ChoiceSet,
+    RawGold,
+    choices_of_columns,
+    gold_index,
+    infer_gold_kind,
+    is_unknown,
+    parse_choices,
+)
 from fairwitness.problems.config import FieldMap, GoldKind
-from fairwitness.problems.gold import RawGold, gold_index, infer_gold_kind, is_unknown
 from fairwitness.problems.problem import Problem
 from fairwitness.problems.records import FieldError, Record, Refused
 

@@ -9,23 +9,27 @@ from pathlib import Path
 
 import pandas as pd
 
-from fairwitness.fur.faithfulness import ChosenRate
-from fairwitness.fur.step_study.summary import run_ratings, summarise_ratings
+from fairwitness.analysis.faithfulness import ChosenRate
+from fairwitness.analysis.health import Health, panel_health
+from fairwitness.analysis.panels import Panel, build_panels, min_specificity, rng_for, with_others
+from fairwitness.analysis.ratings import run_ratings, summarise_ratings
+from fairwitness.analysis.runs import Run, load_run
 from fairwitness.problems.problem import Problem
 from fairwitness.records.store import Store
-from fairwitness.report.baselines import baseline_views, baselines_table
-from fairwitness.report.capability import capability_table, run_capabilities
-from fairwitness.report.data import Run, load_run
 from fairwitness.report.files import write_files
-from fairwitness.report.findings import Finding, finding
-from fairwitness.report.health import Health, panel_health
+from fairwitness.report.findings import Finding, finding, published_sentences
+from fairwitness.report.followups import (
+    baseline_views,
+    baselines_table,
+    capability_table,
+    judgements_table,
+    load_judged,
+    run_capabilities,
+    step_study_table,
+)
 from fairwitness.report.html import Extras, render
-from fairwitness.report.judgements import judgements_table, load_judged
 from fairwitness.report.overlap import method_groups, overlap_table
-from fairwitness.report.panels import Panel, build_panels, min_specificity, rng_for, with_others
 from fairwitness.report.plots import rates_plot
-from fairwitness.report.published import published_sentences
-from fairwitness.report.step_study import step_study_table
 from fairwitness.report.tables import (
     problems_table,
     rates_table,

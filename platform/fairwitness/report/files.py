@@ -5,13 +5,38 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
+import jinja2
 import pandas as pd
 
 from fairwitness.errors import StoreError
+from fairwitness.report import format as fmt
 from fairwitness.report.svg import standalone
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """The templates, escaping by default, with the functions that write numbers."""
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader("fairwitness.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    names = ("percent", "decimal", "signed", "rate", "count", "figure", "moment", "duration", "plural", "is_missing")
+    made.globals |= {name: getattr(fmt, name) for name in names}
+    return made
+
+
+def asset(name: str) -> str:
+    """The text of a file beside the templates: styles or a script."""
+    return resources.files("fairwitness.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 class Written(NamedTuple):

@@ -12,25 +12,23 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from fairwitness.fur.capability.results import CellCapability
-from fairwitness.fur.faithfulness import ChosenRate
-from fairwitness.fur.imported import CELL_RATES
-from fairwitness.fur.methods import method_name
-from fairwitness.fur.step_study.summary import PAPER_PEARSON, RatingSummary
+from fairwitness.analysis.capability import CellCapability
+from fairwitness.analysis.faithfulness import ChosenRate
+from fairwitness.analysis.health import Health
+from fairwitness.analysis.panels import Panel, min_specificity
+from fairwitness.analysis.ratings import PAPER_PEARSON, RatingSummary
+from fairwitness.analysis.runs import CELL_RATES, Run, find_setting
 from fairwitness.problems.problem import Problem
 from fairwitness.report import format as fmt
-from fairwitness.report.baselines import BaselineView
-from fairwitness.report.data import Run, find_setting
+from fairwitness.report.files import asset, environment
 from fairwitness.report.findings import Finding
-from fairwitness.report.health import Health
-from fairwitness.report.judgements import Judged
-from fairwitness.report.losses import MAX_GROUPS, MAX_ITEMS, loss_groups
+from fairwitness.report.followups import BaselineView, Judged
+from fairwitness.report.losses import MAX_GROUPS, MAX_NAMED, loss_groups
 from fairwitness.report.overlap import MethodGroup, panel_method
-from fairwitness.report.panels import Panel, min_specificity
 from fairwitness.report.plots import strips_plot
 from fairwitness.report.problem_views import SHADES, ProblemView, problem_views
-from fairwitness.report.templating import asset, environment
 from fairwitness.report.truth import Separation
+from fairwitness.text.numbers import method_name
 
 MAX_PROBLEMS = 1500
 """Problems shown in full on the page, shared between the panels; the tables hold all."""
@@ -131,7 +129,7 @@ def render(
         **vars(extras),
         panel_method=panel_method,
         method_name=method_name,
-        max_items=MAX_ITEMS,
+        max_items=MAX_NAMED,
         min_specificity=min_specificity(run),
         rates=[fmt.rate(lr) for lr in _rates(run, extras)],
         styles=sorted(run.cots["prompt_style"].dropna().unique()),

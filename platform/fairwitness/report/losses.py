@@ -10,7 +10,7 @@ import pandas as pd
 from fairwitness.report.format import is_missing, rate
 
 MAX_GROUPS = 60
-MAX_ITEMS = 40
+MAX_NAMED = 40
 _KINDS = {
     "problems": "problem record",
     "cots": "CoT",
@@ -47,7 +47,7 @@ def loss_groups(table: pd.DataFrame) -> list[LossGroup]:
     groups = []
     filled = table.assign(reason=table["reason"].fillna("no reason was recorded"))
     for (kind, status, reason), part in filled.groupby(["table", "status", "reason"], sort=True):
-        items = tuple(_item(row) for row in part.head(MAX_ITEMS).to_dict("records"))
+        items = tuple(_item(row) for row in part.head(MAX_NAMED).to_dict("records"))
         groups.append(LossGroup(_KINDS[str(kind)], str(status), str(reason), len(part), items))
     rank = {"failed": 0, "refused": 1, "skipped": 2, "truncated": 3, "undefined": 4}
     return sorted(groups, key=lambda group: (rank.get(group.status, 5), -group.count, group.kind, group.reason))

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairwitness.fur.faithfulness import ChosenRate
-from fairwitness.fur.methods import method_name
-from fairwitness.fur.overlap import FlipAt, Overlap, flip_overlap
+from fairwitness.analysis.faithfulness import ChosenRate
+from fairwitness.analysis.overlap import FlipAt, Overlap, flip_overlap
+from fairwitness.analysis.panels import Panel
 from fairwitness.report.format import decimal, percent, plural, rate
-from fairwitness.report.panels import Panel
 from fairwitness.report.tables import estimate_columns
 from fairwitness.stats.bootstrap import Estimate
+from fairwitness.text.numbers import method_name
 
 FLIPS: tuple[FlipAt, ...] = ("any", "final")
 

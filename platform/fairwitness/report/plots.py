@@ -6,9 +6,9 @@ from collections import Counter
 from itertools import pairwise
 from math import floor
 
-from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.analysis.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.analysis.panels import Panel
 from fairwitness.report.format import percent, rate
-from fairwitness.report.panels import Panel
 from fairwitness.report.svg import (
     ACCENT,
     FAINT,

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fairwitness.analysis.panels import Panel
 from fairwitness.problems.problem import Problem
 from fairwitness.report.format import decimal, is_missing
-from fairwitness.report.panels import Panel
 from fairwitness.report.truth import step_truth
 
 SHADES = 10

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.analysis.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.analysis.health import Health, Spread
+from fairwitness.analysis.panels import Panel
+from fairwitness.analysis.runs import Run
 from fairwitness.problems.problem import Problem
-from fairwitness.report.data import Run
-from fairwitness.report.health import Health, Spread
-from fairwitness.report.panels import Panel
 from fairwitness.report.truth import Separation, step_texts, step_truth
 from fairwitness.stats.bootstrap import Estimate
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fairwitness.analysis.panels import Panel
 from fairwitness.organisms.world import is_step_used, label_cot_step
 from fairwitness.problems.problem import Problem
-from fairwitness.report.panels import Panel
 from fairwitness.stats.auroc import auroc_estimate
 from fairwitness.stats.bootstrap import Estimate
 

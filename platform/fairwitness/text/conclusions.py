@@ -1,11 +1,4 @@
-"""ans(·): the conclusion that a text states about a lettered question, by rules.
-
-Pure. The last statement that is not taken back by a negation counts. A letter counts only where it cannot be a word:
-"A" before a noun is an article, "I" before a verb a pronoun. A statement may name a choice by its text; of choices that
-contain one another the longest that fits is meant.
-
-Source: Measuring the Faithfulness of Thinking Drafts in Large Reasoning Models, §3 (there an LLM reads the conclusion).
-"""
+"""The one choice that a text is about, where it names no other."""
 
 from __future__ import annotations
 
@@ -237,3 +230,40 @@ def _folded(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold().strip().strip("\"'“”‘’*_$`().")
     text = re.sub(r"^(?:the|an?)\s+", "", text)
     return re.sub(r"\s+", " ", text)
+
+
+MIN_NAMED_CHARS = 4
+"""Shorter choices, such as yes and no, occur in sentences that do not choose them."""
+
+_BRACKETED = re.compile(r"\(([A-Z])\)")
+
+
+def only_choice(text: str, choices: Sequence[str]) -> str | None:
+    """Letter of the only choice that a text names: the one letter in brackets, else the one choice whose words occur.
+
+    None where several are named, or none. Negation is not understood: a text that rejects one choice and names no
+    other is taken to be about it.
+
+    Args:
+        text: The text.
+        choices: The texts of the choices, A first, at most 26.
+    """
+    letters = ascii_uppercase[: len(choices)]
+    bracketed = {letter for letter in _BRACKETED.findall(text) if letter in letters}
+    if bracketed:
+        return bracketed.pop() if len(bracketed) == 1 else None
+    named = _named(text, choices)
+    return letters[named[0]] if len(named) == 1 else None
+
+
+def _named(text: str, choices: Sequence[str]) -> list[int]:
+    """Choices whose words occur in the text; one that is part of a longer choice counts only apart from it."""
+    rest = " ".join(text.casefold().split())
+    words = [" ".join(choice.casefold().split()).rstrip(".") for choice in choices]
+    found = []
+    for index in sorted(range(len(words)), key=lambda index: -len(words[index])):
+        pattern = rf"(?<!\w){re.escape(words[index])}(?!\w)"
+        if len(words[index]) >= MIN_NAMED_CHARS and re.search(pattern, rest):
+            found.append(index)
+            rest = re.sub(pattern, "\0", rest)
+    return found

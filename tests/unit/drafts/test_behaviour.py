@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairwitness.drafts.behaviour import behaviour_by_rules
+from fairwitness.drafts.reading import behaviour_by_rules
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairwitness.drafts.blocks import POSITIONS, DraftStep, blocks, places
+from fairwitness.drafts.steps import POSITIONS, DraftStep, blocks, places
 
 
 def steps(labels: str) -> list[DraftStep]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairwitness.drafts.corrupt import corrupt_by_rules
+from fairwitness.drafts.writing import corrupt_by_rules
 
 
 def corrupted(*choices: str, index: int = 0, seed: int = 0) -> str | None:

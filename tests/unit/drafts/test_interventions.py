@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairwitness.drafts.faithful import consistency, intra_draft, reliance
+from fairwitness.analysis.drafts import reliance
+from fairwitness.drafts.faithful import consistency, intra_draft
 from fairwitness.drafts.interventions import INSERTION_TYPES, INTERVENTIONS, Situation
 
 SHARES = Situation(("24%", "39%", "54%", "69%"), conclusion="B", other="D", corrupted="93%")

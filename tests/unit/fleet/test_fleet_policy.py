@@ -7,8 +7,8 @@ import pytest
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError
 from fairwitness.fleet.config import PoolConfig
+from fairwitness.fleet.crew import Load, depth, num_to_end, num_to_start, num_wanted
 from fairwitness.fleet.feed import Feed
-from fairwitness.fleet.scaling import Load, depth, num_to_end, num_to_start, num_wanted
 
 
 @pytest.mark.parametrize(

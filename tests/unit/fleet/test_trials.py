@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from fairwitness.fleet.mailbox import Mailbox
 from fairwitness.fleet.trials import Reply, Request, run_trials
+from fairwitness.fleet.tune_trials import Mailbox
 from tests.unit.fleet.planners import FivePlanner
 
 

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from fairwitness.fur import objective
-from fairwitness.fur.checks import self_checks
 from fairwitness.fur.config import LoraConfig, RecipeConfig
+from fairwitness.fur.engine import self_checks
 from fairwitness.fur.items import CheckItem, SelfCheck
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.grouped import GroupedFF2, GroupedLinear
-from fairwitness.lm.model import LanguageModel, load
-from fairwitness.lm.snapshot import checksum
+from fairwitness.lm.model import LanguageModel, checksum, load
 from tests.helpers.fur_tasks import engine_config, make_tasks
 
 NAMES = {"npo_at_start", "kl_at_start", "policy_minus_reference", "left_padding", "restored"}

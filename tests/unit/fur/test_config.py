@@ -9,9 +9,16 @@ import pytest
 
 from fairwitness.config import Config, load_config, parse_yaml, to_yaml, validate
 from fairwitness.errors import ConfigError
-from fairwitness.fur.config import CotConfig, EngineConfig, FullFF2Config, LoraConfig, MeasureConfig, RecipeConfig
-from fairwitness.fur.presets import PRESETS
-from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.fur.config import (
+    PRESETS,
+    CotConfig,
+    EngineConfig,
+    FullFF2Config,
+    FurSweepConfig,
+    LoraConfig,
+    MeasureConfig,
+    RecipeConfig,
+)
 
 
 def test_defaults_are_those_of_the_paper() -> None:

@@ -13,7 +13,7 @@ import torch
 
 from fairwitness.errors import ModelError
 from fairwitness.fleet.config import PoolConfig
-from fairwitness.fleet.local import LocalPool
+from fairwitness.fleet.factory import LocalPool
 from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
 from fairwitness.fur.client import engine_spec
 from fairwitness.fur.cots import (

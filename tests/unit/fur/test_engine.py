@@ -19,7 +19,7 @@ from fairwitness.fur.memory import Capacity
 from fairwitness.fur.tasks import TaskResult, UnlearnGroup
 from fairwitness.fur.unlearn import unlearn_group
 from fairwitness.lm.config import ModelConfig
-from fairwitness.lm.memory_errors import is_out_of_memory
+from fairwitness.lm.memory import is_out_of_memory
 from fairwitness.lm.model import LanguageModel
 from tests.helpers.fur_tasks import engine_config, largest_difference, make_group, make_tasks, predictions
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from fairwitness.analysis.cells import summarise_cells
 from fairwitness.errors import ConfigError
-from fairwitness.fur.cells import summarise_cells
+from fairwitness.experiment.job import JobResult
 from fairwitness.fur.finished import open_finished
 from fairwitness.fur.items import CotItem
-from fairwitness.fur.methods import method_name
 from fairwitness.fur.study import prepare_studies
-from fairwitness.records.job import JobResult
+from fairwitness.text.numbers import method_name
 from tests.helpers.sweeps import config_of, rows_of, run, script_cots, settings, watch_pools, write_problems
 
 METHODS = [

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fairwitness.experiment.data_set import problem_rows
 from fairwitness.fur.rows import (
     cot_row,
     cot_step_rows,
@@ -22,7 +23,6 @@ from fairwitness.fur.rows import (
 from fairwitness.fur.study import Study
 from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, Question, StepTokens, TaskResult
 from fairwitness.problems.records import Refused
-from fairwitness.records.data_set import problem_rows
 from fairwitness.records.store import Store
 from tests.helpers.studies import answer, make_study, measured, record
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairwitness.errors import ConfigError
-from fairwitness.fur.sweep_config import FurSweepConfig
+from fairwitness.fur.config import FurSweepConfig
 from tests.helpers.sweeps import config_of, settings
 
 TWO_MODELS = [{"model": "a/x"}, {"model": "b/y", "name": "second"}]

@@ -18,9 +18,8 @@ from fairwitness.fur.unlearn import GroupEvaluation, unlearn_group
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.grouped import GroupedFF2
-from fairwitness.lm.model import LanguageModel, load
+from fairwitness.lm.model import LanguageModel, checksum, load
 from fairwitness.lm.scoring import answers
-from fairwitness.lm.snapshot import checksum
 from tests.helpers.fur_reference import unlearn_plainly
 from tests.helpers.fur_tasks import (
     engine_config,

@@ -9,11 +9,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fairwitness.fur import variant_answers as module
+from fairwitness.fur import unlearn as module
 from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.tasks import Ids, Question
-from fairwitness.fur.unlearn import unlearn_group
-from fairwitness.fur.variant_answers import variant_answers
+from fairwitness.fur.unlearn import unlearn_group, variant_answers
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import answers

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fairwitness.cli import app
 from fairwitness.errors import DataError
-from fairwitness.judges.agreements import file_agreement, pair_agreements
+from fairwitness.judges.agreement import file_agreement, pair_agreements
 from fairwitness.judges.published import read_verdicts
 from fairwitness.records.store import Store
 

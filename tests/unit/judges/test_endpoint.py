@@ -23,7 +23,7 @@ PROMPT = ChatPrompt("Which is it?", "Be brief.")
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JUDGE_KEY", KEY)
-    monkeypatch.setattr("fairwitness.judges.retry.FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("fairwitness.judges.wire.FIRST_WAIT_S", 0.01)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 

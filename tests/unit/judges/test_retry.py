@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fairwitness.judges.budget import Budget, Prices
-from fairwitness.judges.retry import Trouble, retry_after_s, status_trouble, wait_s
+from fairwitness.judges.wire import Trouble, retry_after_s, status_trouble, wait_s
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 

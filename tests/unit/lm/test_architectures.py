@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from fairwitness.errors import ModelError
-from fairwitness.lm.architectures import FF2_MODULES, find_ff2
+from fairwitness.lm.inspect import FF2_MODULES, find_ff2
 from tests.helpers.tiny_configs import HIDDEN, NUM_LAYERS, tiny_config
 
 VOCAB = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from fairwitness.lm import digest
+from fairwitness.lm import source as digest
 
 
 def _folder(path: Path) -> Path:

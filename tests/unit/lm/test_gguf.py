@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fairwitness.errors import ModelError
-from fairwitness.lm import gguf
+from fairwitness.lm import source as gguf
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.model import LanguageModel, load

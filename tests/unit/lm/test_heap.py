@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fairwitness.lm.heap import keep_freed_memory
+from fairwitness.lm.memory import keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc only")
@@ -16,7 +16,7 @@ def test_glibc_agrees_and_memory_still_works() -> None:
     # In a process of its own: the setting cannot be taken back.
     script = (
         "import torch\n"
-        "from fairwitness.lm.heap import keep_freed_memory\n"
+        "from fairwitness.lm.memory import keep_freed_memory\n"
         "agreed = [keep_freed_memory(), keep_freed_memory()]\n"
         "total = sum(float(torch.ones(2**22).sum()) for _ in range(8))\n"
         "print(agreed, total)\n"

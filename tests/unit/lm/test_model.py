@@ -15,8 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from fairwitness.errors import ModelError
 from fairwitness.lm.config import ModelConfig
-from fairwitness.lm.model import LanguageModel, load
-from fairwitness.lm.snapshot import checksum
+from fairwitness.lm.model import LanguageModel, checksum, load
 from tests.helpers.tiny_models import TINY_TYPES, save_tiny
 
 Folders = Callable[[str], Path]

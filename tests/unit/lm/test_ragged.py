@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairwitness.lm.grouped import GroupedFF2, GroupedLinear, shared_out
+from fairwitness.lm.grouped import GroupedFF2, GroupedLinear, by_variant, shared_out
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.ragged import by_variant
 
 INNER, OUTER = 5, 4
 SHARES = [(2, 2, 2), (1, 4, 1), (0, 6, 0), (3, 0, 3), (6, 0, 0)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairwitness.lm.snapshot import checksum
+from fairwitness.lm.model import checksum
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64])

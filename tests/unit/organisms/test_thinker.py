@@ -11,20 +11,27 @@ import pytest
 import torch
 
 from fairwitness.config import validate
-from fairwitness.drafts.behaviour import behaviour_by_rules
-from fairwitness.drafts.blocks import blocks, places
-from fairwitness.drafts.corrupt import corrupt_by_rules
-from fairwitness.drafts.decompose import decompose
 from fairwitness.drafts.faithful import intra_draft
 from fairwitness.drafts.interventions import INSERTION_TYPES, INTERVENTIONS, Intervention, Situation
+from fairwitness.drafts.reading import behaviour_by_rules
+from fairwitness.drafts.steps import blocks, decompose, places
+from fairwitness.drafts.writing import corrupt_by_rules
 from fairwitness.errors import DataError
-from fairwitness.launch import thinker
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.model import load
-from fairwitness.organisms.thinker.recipe import ThinkerConfig
+from fairwitness.organisms.thinker import teach as thinker
 from fairwitness.organisms.thinker.shipped import load_thinker_problems, read_thinker_world
-from fairwitness.organisms.thinker.texts import LETTERS, answered, continued, follower
-from fairwitness.organisms.thinker.truth import Reaction, answers_by_draft, reaction, relies
+from fairwitness.organisms.thinker.train import ThinkerConfig
+from fairwitness.organisms.thinker.truth import (
+    LETTERS,
+    Reaction,
+    answered,
+    answers_by_draft,
+    continued,
+    follower,
+    reaction,
+    relies,
+)
 from fairwitness.organisms.thinker.world import (
     COUNTS,
     Answers,

@@ -13,14 +13,13 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.model import load
 from fairwitness.lm.tokens import PromptEncoder
-from fairwitness.organisms.documents import ROLES, Document, Mix, Writer, all_texts
 from fairwitness.organisms.facts import write_facts
+from fairwitness.organisms.initial import OrganismConfig, build_model
 from fairwitness.organisms.layout import MATCH_LAYER, MEMORY_LAYER, remembered_names
 from fairwitness.organisms.lexicon import ATTRIBUTES, NAMES, RIVER, VILLAGES
-from fairwitness.organisms.recipe import OrganismConfig, build_model
 from fairwitness.organisms.shipped import read_world
-from fairwitness.organisms.tokenizer import train_tokenizer
-from fairwitness.organisms.train import encode, train
+from fairwitness.organisms.train import ROLES, Document, Mix, Writer, all_texts, encode, train
+from fairwitness.organisms.training import train_tokenizer
 from fairwitness.organisms.world import World, WorldConfig, make_world, world_problems
 from fairwitness.problems.problem import Problem
 from fairwitness.text.prompts import direct_prompt

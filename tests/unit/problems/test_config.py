@@ -8,7 +8,7 @@ import pytest
 from fairwitness.config import parse_yaml, to_yaml, validate
 from fairwitness.errors import ConfigError
 from fairwitness.problems.config import DataConfig, FieldMap
-from fairwitness.problems.definitions import DEFINITIONS
+from fairwitness.problems.load import DEFINITIONS
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import pytest
 
 from fairwitness.errors import DataError
 from fairwitness.problems.config import DataConfig, FieldMap
-from fairwitness.problems.definitions import DEFINITIONS
-from fairwitness.problems.load import load_problems
+from fairwitness.problems.load import DEFINITIONS, load_problems
 
 LETTERS = ["A", "B", "C", "D"]
 TEXTS = ["red", "green", "blue", "grey"]

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from fairwitness.errors import DataError
-from fairwitness.problems.choices import ChoiceSet
+from fairwitness.problems.choices import ChoiceSet, RawGold, gold_index, infer_gold_kind, is_unknown
 from fairwitness.problems.config import GoldKind
-from fairwitness.problems.gold import RawGold, gold_index, infer_gold_kind, is_unknown
 
 FOUR = ChoiceSet(("red", "green", "blue", "Grey"))
 NUMBERED = ChoiceSet(("red", "green", "blue", "grey"), ("1", "2", "3", "4"))

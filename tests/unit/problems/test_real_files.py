@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from fairwitness.problems.config import DataConfig, FieldMap
-from fairwitness.problems.load import load_problems
+from fairwitness.problems.load import load_problems, select
 from fairwitness.problems.records import LoadedProblems
-from fairwitness.problems.selection import select
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 

@@ -3,9 +3,9 @@
 import pytest
 
 from fairwitness.errors import DataError
+from fairwitness.problems.load import Selection, select
 from fairwitness.problems.problem import Problem
 from fairwitness.problems.records import LoadedProblems, Refused
-from fairwitness.problems.selection import Selection, select
 
 
 def loaded(number: int, *, backwards: bool = False, refused: tuple[Refused, ...] = ()) -> LoadedProblems:

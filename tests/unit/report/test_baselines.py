@@ -11,11 +11,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fairwitness.analysis.panels import build_panels
+from fairwitness.analysis.runs import load_run
 from fairwitness.records.store import Store
-from fairwitness.report.baselines import _shown, baseline_lines, baseline_views
 from fairwitness.report.build import build_report
-from fairwitness.report.data import load_run
-from fairwitness.report.panels import build_panels
+from fairwitness.report.followups import _shown, baseline_lines, baseline_views
 from tests.unit.report.conftest import HOSTILE, NUM_PROBLEMS, STARTED
 
 SETTINGS = [

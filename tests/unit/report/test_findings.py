@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairwitness.fur.faithfulness import Infeasible
+from fairwitness.analysis.faithfulness import Infeasible
+from fairwitness.analysis.health import Health, Spread, panel_health
+from fairwitness.analysis.panels import Panel, build_panels
+from fairwitness.analysis.runs import load_run
 from fairwitness.report.build import build_report
-from fairwitness.report.data import load_run
 from fairwitness.report.findings import FEW_PROBLEMS, finding
-from fairwitness.report.health import Health, Spread, panel_health
-from fairwitness.report.panels import Panel, build_panels
 from fairwitness.stats.bootstrap import Estimate
 
 NOTHING = Infeasible(None, "No feasible rate: no rate has a measured efficacy and specificity.")

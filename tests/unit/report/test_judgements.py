@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fairwitness.fur.judging.results import JudgedCell
+from fairwitness.analysis.judgements import JudgedCell
 from fairwitness.records.store import Store
 from fairwitness.report.build import build_report
-from fairwitness.report.judgements import caution, sentence
+from fairwitness.report.followups import caution, sentence
 from fairwitness.stats.bootstrap import Estimate, undefined
 from tests.unit.report.conftest import HOSTILE, cell_key
 

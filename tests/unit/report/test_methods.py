@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from fairwitness.analysis.faithfulness import ChosenRate
+from fairwitness.analysis.panels import Panel, build_panels, rng_for
+from fairwitness.analysis.runs import load_run
 from fairwitness.cli import app
-from fairwitness.fur.faithfulness import ChosenRate
 from fairwitness.records.run_dir import run_rows
 from fairwitness.records.store import Store
 from fairwitness.report.build import build_report
-from fairwitness.report.data import load_run
 from fairwitness.report.overlap import MethodGroup, method_groups, overlap_table
-from fairwitness.report.panels import Panel, build_panels, rng_for
 
 RANKS = (8, 128)
 ALWAYS_FLIPPED = ("organism-001", "organism-007")

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairwitness.fur.faithfulness import ChosenRate
-from fairwitness.report.data import Run, find_setting, load_run
-from fairwitness.report.health import panel_health
+from fairwitness.analysis.faithfulness import ChosenRate
+from fairwitness.analysis.health import panel_health
+from fairwitness.analysis.panels import Panel, build_panels, rng_for
+from fairwitness.analysis.runs import Run, find_setting, load_run
 from fairwitness.report.html import split_health
-from fairwitness.report.losses import MAX_ITEMS, loss_groups
-from fairwitness.report.panels import Panel, build_panels, rng_for
+from fairwitness.report.losses import MAX_NAMED, loss_groups
 from fairwitness.report.plots import rates_plot, strips_plot
 from fairwitness.report.problem_views import problem_views
 from fairwitness.report.svg import Axis, Labels, text
@@ -171,11 +171,11 @@ def test_a_cot_is_shown_whole_even_when_spans_are_wrong(panels: dict[str, Panel]
 def test_losses_are_grouped_failures_first() -> None:
     rows = [
         {"table": "cots", "status": "skipped", "reason": "no sentence", "problem_id": f"p{i}", "cot_step_index": pd.NA}
-        for i in range(MAX_ITEMS + 5)
+        for i in range(MAX_NAMED + 5)
     ]
     rows.append({"table": "unlearning", "status": "failed", "reason": None, "problem_id": "q", "cot_step_index": 2})
     groups = loss_groups(pd.DataFrame(rows).reindex(columns=[*rows[0], "data_set", "lora_rank", "lr", "source"]))
-    assert [(g.status, g.count, len(g.items)) for g in groups] == [("failed", 1, 1), ("skipped", 45, MAX_ITEMS)]
+    assert [(g.status, g.count, len(g.items)) for g in groups] == [("failed", 1, 1), ("skipped", 45, MAX_NAMED)]
     assert groups[0].reason == "no reason was recorded"
     assert groups[0].items == ("q · step 3",)
 

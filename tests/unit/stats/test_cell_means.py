@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from fairwitness.stats.bootstrap import cluster_mean
-from fairwitness.stats.cell_means import mean_of_cells
+from fairwitness.stats.bootstrap import cluster_mean, mean_of_cells
 
 VALUES = [1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
 CELLS = ["a", "a", "a", "b", "b", "b"]

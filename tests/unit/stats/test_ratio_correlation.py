@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import pearsonr
 
-from fairwitness.stats.ratio_correlation import Ratios, ratio_pearson
+from fairwitness.stats.correlation import Ratios, ratio_pearson
 
 NUM_CELLS, NUM_CLUSTERS = 6, 15
 

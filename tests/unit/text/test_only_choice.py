@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairwitness.text.only_choice import only_choice
+from fairwitness.text.conclusions import only_choice
 
 ANIMALS = ("red fox", "fox", "brown bear.", "owl")
 

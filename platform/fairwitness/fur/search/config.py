@@ -8,9 +8,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from fairwitness.config import Config
-from fairwitness.fur.methods import Rate
+from fairwitness.fur.config import Rate, StudyConfig
 from fairwitness.fur.search.policies import BracketPolicy, GridPolicy, Policy, refine
-from fairwitness.fur.sweep_config import StudyConfig
 from fairwitness.lm.config import ModelConfig
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from fairwitness.config import fingerprint
 from fairwitness.errors import DataError
+from fairwitness.experiment.data_set import Loader
+from fairwitness.experiment.job import JobResult, Report
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import Pool
 from fairwitness.fleet.trials import Shown, run_trials
@@ -19,8 +21,6 @@ from fairwitness.fur.search.outcome import SearchOutcome, outcome_of, trial_rows
 from fairwitness.fur.study import Study, prepare_studies
 from fairwitness.fur.study_job import StudyJob
 from fairwitness.fur.study_run import StudyRun
-from fairwitness.records.data_set import Loader
-from fairwitness.records.job import JobResult, Report
 from fairwitness.records.run_dir import RunDirectory
 
 log = logging.getLogger(__name__)

@@ -6,11 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fairwitness.analysis.faithfulness import (
+    COMPLETE,
+    FAILED,
+    CellFaithfulness,
+    ChosenRate,
+    Infeasible,
+    cell_faithfulness,
+    choose_searched,
+)
 from fairwitness.fleet.trials import Shown
-from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate, Infeasible, cell_faithfulness
-from fairwitness.fur.search.bench import Bench
-from fairwitness.fur.search.decisions import COMPLETE, FAILED, choose_searched
-from fairwitness.fur.search.evidence import known_rates
+from fairwitness.fur.search.bench import Bench, known_rates
 from fairwitness.fur.search.policies import Evidence, Verdict, judge
 from fairwitness.fur.study import Study
 from fairwitness.records.keys import key_of

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import ceil, log
 from typing import Protocol
 
-from fairwitness.fur.faithfulness import keeps_specificity
+from fairwitness.analysis.faithfulness import keeps_specificity
 
 
 class Goal(Enum):

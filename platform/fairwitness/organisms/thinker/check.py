@@ -18,10 +18,9 @@ from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.model import LanguageModel, load
 from fairwitness.lm.tokens import bos_ids, decode, encode
-from fairwitness.organisms.thinker.recipe import CLOSE, OPEN
 from fairwitness.organisms.thinker.shipped import read_thinker_world, thinker_path
-from fairwitness.organisms.thinker.texts import answered, continued
-from fairwitness.organisms.thinker.truth import reaction
+from fairwitness.organisms.thinker.train import CLOSE, OPEN
+from fairwitness.organisms.thinker.truth import answered, continued, reaction
 from fairwitness.organisms.thinker.world import Item, thinker_items
 from fairwitness.text.prompts import ASSISTANT, HUMAN, TURN_BREAK, question_block
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fairwitness.organisms.shipped import as_data_set, read_world_file
 from fairwitness.organisms.thinker.world import DATA_SET, ThinkerWorldConfig, thinker_problems
-from fairwitness.organisms.world_file import as_data_set, read_world_file
 from fairwitness.problems.config import DataConfig
 from fairwitness.problems.records import LoadedProblems
 

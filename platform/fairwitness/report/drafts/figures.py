@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairwitness.drafts.results import Rate
+from fairwitness.analysis.drafts import Rate
 from fairwitness.report.drafts.grids import column_rank, shown_name
 from fairwitness.report.format import percent
 from fairwitness.report.svg import Axis, circle, figure, line, rectangle, text

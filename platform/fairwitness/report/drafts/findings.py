@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fairwitness.drafts.results import PLACE, Rate
+from fairwitness.analysis.drafts import PLACE, Rate
+from fairwitness.report.drafts.data import AVERAGE, Measured
 from fairwitness.report.drafts.grids import column_rank, shown_name
-from fairwitness.report.drafts.measured import AVERAGE, Measured
 from fairwitness.report.format import percent, plural
 
 FEW_PROBLEMS = 30

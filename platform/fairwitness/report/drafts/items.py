@@ -2,19 +2,115 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from hashlib import sha256
 from string import ascii_uppercase
 from typing import Any
 
 import pandas as pd
 
-from fairwitness.drafts.counting import outcome
-from fairwitness.drafts.results import reliance_pairs
-from fairwitness.report.drafts.choose import chosen
-from fairwitness.report.drafts.compare import MAX_CHARS, Piece, differences, shortened
+from fairwitness.analysis.drafts import outcome, reliance_pairs, with_outcomes
 from fairwitness.report.drafts.data import DraftRun
 from fairwitness.report.format import is_missing
+
+MAX_ITEMS = 200
+"""Continuations that the page shows in full by default; the tables hold all."""
+RULE = (
+    "in turn from every combination of model, data set, source, kind of insertion, behaviour and outcome, so that rare "
+    "outcomes are there too; within one, drafts in an order that does not depend on what was measured"
+)
+_KIND = ["model", "data_set", "source", "intervention", "insertion_type", "answering", "behaviour", "outcome"]
+
+
+def chosen(rows: pd.DataFrame, max_items: int) -> pd.DataFrame:
+    """At most `max_items` rows, in the order they came in; all where there are no more.
+
+    The order of drafts is that of a hash of their problem's name, the same in every combination: what is shown comes
+    from few drafts, each seen from several sides.
+
+    Args:
+        rows: Rows of `continuations`.
+        max_items: Most rows; 0 gives none.
+    """
+    if len(rows) <= max_items:
+        return rows
+    lot = rows["problem_id"].map(lambda name: sha256(str(name).encode()).hexdigest())
+    ordered = with_outcomes(rows).assign(lot=lot).sort_values(["lot", "key"], kind="stable")
+    turn = ordered.groupby(_KIND, dropna=False, sort=True).cumcount()
+    first = ordered.assign(turn=turn).sort_values(["turn", "lot", "key"], kind="stable").head(max_items)
+    return rows.loc[sorted(first.index)]
+
+
+MAX_CHARS = 12_000
+"""Longest text that the page shows; of a longer one the middle is left out."""
+_TAIL_CHARS = 4_000
+_MIN_SHARED_WORDS = 3
+_WORD = re.compile(r"^\s+|\S+\s*")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text: shared with the other text, or not, or a note where some is left out."""
+
+    text: str
+    is_changed: bool = False
+    is_note: bool = False
+
+
+def differences(first: str, second: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Both texts in pieces; joined, the pieces are the texts. Fewer than three shared words in a row count as changed.
+
+    An empty text leaves the other unmarked: there is nothing to compare it with.
+    """
+    if not first.strip() or not second.strip():
+        return _whole(first), _whole(second)
+    words_a, words_b = _WORD.findall(first), _WORD.findall(second)
+    matcher = SequenceMatcher(None, [w.strip() for w in words_a], [w.strip() for w in words_b])
+    pieces_a: list[Piece] = []
+    pieces_b: list[Piece] = []
+    for kind, a, a_end, b, b_end in matcher.get_opcodes():
+        is_shared = kind == "equal" and (a_end - a >= _MIN_SHARED_WORDS or a_end - a == len(words_a) == len(words_b))
+        _add(pieces_a, "".join(words_a[a:a_end]), is_changed=not is_shared)
+        _add(pieces_b, "".join(words_b[b:b_end]), is_changed=not is_shared)
+    return tuple(pieces_a), tuple(pieces_b)
+
+
+def shortened(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
+    """The pieces of a text, its middle left out where it is longer than the page shows; the end states conclusions."""
+    total = sum(len(piece.text) for piece in pieces)
+    if total <= MAX_CHARS:
+        return pieces
+    head = _taken(pieces, MAX_CHARS - _TAIL_CHARS)
+    backwards = tuple(Piece(p.text[::-1], p.is_changed, p.is_note) for p in reversed(pieces))
+    tail = tuple(Piece(p.text[::-1], p.is_changed, p.is_note) for p in reversed(_taken(backwards, _TAIL_CHARS)))
+    note = Piece(f"[{total - MAX_CHARS:,} characters left out; they are in the tables]", is_note=True)
+    return (*head, note, *tail)
+
+
+def _taken(pieces: tuple[Piece, ...], num_chars: int) -> tuple[Piece, ...]:
+    taken = []
+    for piece in pieces:
+        if num_chars <= 0:
+            break
+        taken.append(Piece(piece.text[:num_chars], piece.is_changed, piece.is_note))
+        num_chars -= len(piece.text)
+    return tuple(taken)
+
+
+def _add(pieces: list[Piece], text: str, *, is_changed: bool) -> None:
+    if not text:
+        return
+    if pieces and pieces[-1].is_changed == is_changed:
+        text = pieces.pop().text + text
+    pieces.append(Piece(text, is_changed))
+
+
+def _whole(text: str) -> tuple[Piece, ...]:
+    return (Piece(text),) if text else ()
+
 
 TAIL_CHARS = 600
 """Characters before an insertion that are shown at once; the rest of the draft opens on demand."""

@@ -1,4 +1,4 @@
-"""Renders the report of drafts: one file with its styles and script inside, nothing loaded from anywhere."""
+"""Makes the report of a measurement of drafts: report.html and csv/*.csv."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
-from fairwitness.drafts.counting import OUTCOMES
-from fairwitness.drafts.results import PLACE
+from fairwitness.analysis.drafts import OUTCOMES, PLACE
+from fairwitness.records.run_dir import RunDirectory
 from fairwitness.report.drafts import grids
-from fairwitness.report.drafts.choose import RULE
-from fairwitness.report.drafts.data import DraftRun
+from fairwitness.report.drafts.data import DraftRun, Measured, load_draft_run, measure
 from fairwitness.report.drafts.figures import behaviour_figures, position_figures
-from fairwitness.report.drafts.findings import DraftFinding
-from fairwitness.report.drafts.items import DraftView, ItemView
-from fairwitness.report.drafts.measured import Measured
-from fairwitness.report.losses import MAX_GROUPS, MAX_ITEMS, loss_groups
-from fairwitness.report.templating import asset, environment
+from fairwitness.report.drafts.findings import DraftFinding, findings
+from fairwitness.report.drafts.grids import frames
+from fairwitness.report.drafts.items import MAX_ITEMS, RULE, DraftView, ItemView, draft_views
+from fairwitness.report.files import asset, environment, write_files
+from fairwitness.report.losses import MAX_GROUPS, MAX_NAMED, loss_groups
 
 FILTERS = {
     "model": "Model",
@@ -70,7 +71,7 @@ def render(
         outcome_rows=sorted(found.outcomes.to_dict("records"), key=_outcome_rank),
         groups=lost[:MAX_GROUPS],
         num_more_groups=max(0, len(lost) - MAX_GROUPS),
-        max_items=MAX_ITEMS,
+        max_items=MAX_NAMED,
         shown_name=grids.shown_name,
         files=sorted(files),
         config_text=json.dumps(run.config, indent=2, ensure_ascii=False),
@@ -121,3 +122,38 @@ def _losses(lost: pd.DataFrame) -> pd.DataFrame:
     ]
     columns = ("table", "status", "reason", "data_set", "problem_id", "cot_step_index", "lora_rank", "lr")
     return lost.assign(source=shown).reindex(columns=[*columns, "source"])
+
+
+@dataclass(frozen=True)
+class DraftReportPaths:
+    """The files of a report: the page, the tables by name, what to take away and what makes it doubtful."""
+
+    html: Path
+    csv: Mapping[str, Path]
+    findings: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+
+def build_draft_report(run_dir: Path, *, max_items: int = MAX_ITEMS) -> DraftReportPaths:
+    """Makes the report from what is stored, replacing an earlier one. The same store gives the same bytes.
+
+    Args:
+        run_dir: A run directory. The job may still be running, or have been interrupted.
+        max_items: Most continuations that the page shows in full; see `chosen`. The tables hold all.
+
+    Raises:
+        StoreError: There is no run, the store cannot be read, or the report cannot be written.
+    """
+    run_dir = Path(run_dir)
+    run = load_draft_run(RunDirectory.at(run_dir))
+    found = measure(run)
+    told = findings(found)
+    tables = frames(run, found)
+    page = render(run, found, told, draft_views(run, max_items=max_items), tables)
+    written = write_files(run_dir, page, tables)
+    return DraftReportPaths(
+        html=written.html,
+        csv=written.csv,
+        findings=tuple(one.lines() for one in told),
+        cautions=tuple(line for one in told for line in one.caution_lines()),
+    )

@@ -2,16 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from markupsafe import Markup
+
 from fairwitness.errors import StoreError
-from fairwitness.report.files import as_csv, replace_file
-from fairwitness.report.paper.data import load_paper
-from fairwitness.report.paper.page import render
-from fairwitness.report.paper.registry import EXHIBITS
+from fairwitness.report.files import as_csv, asset, environment, replace_file
+from fairwitness.report.format import rate
+from fairwitness.report.paper.data import Entry, PaperData, load_paper
+from fairwitness.report.paper.exhibit import Exhibit
+from fairwitness.report.paper.followup_tables import table_2, table_3, table_4, table_10
+from fairwitness.report.paper.published import PEARSON
+from fairwitness.report.paper.rate_figures import figure_5, figure_6, figure_7, figure_9, figure_10
+from fairwitness.report.paper.scatter import correlation_of, correlation_text, p_text, points_of
+from fairwitness.report.paper.step_figures import figure_3, figure_4
+from fairwitness.report.paper.tables import table_1, table_5, table_6, table_8, table_11
 from fairwitness.report.svg import standalone
+
+EXHIBITS: Mapping[str, Callable[[PaperData], Exhibit]] = {
+    "table_1": table_1,
+    "table_2": table_2,
+    "table_3": table_3,
+    "table_4": table_4,
+    "table_5": table_5,
+    "table_6": table_6,
+    "table_8": table_8,
+    "table_10": table_10,
+    "table_11": table_11,
+    "figure_3": figure_3,
+    "figure_4": figure_4,
+    "figure_5": figure_5,
+    "figure_6": figure_6,
+    "figure_7": figure_7,
+    "figure_9": figure_9,
+    "figure_10": figure_10,
+}
+"""What makes each exhibit, by its name; one that the runs have no data for says which job fills it."""
+
+
+MAX_EXAMPLES = 3
+"""Examples of a figure that are shown at once; the others open on demand."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the overview: an entry, its rate, and how many problems count."""
+
+    entry: Entry
+    rate: str
+    num_asked: int
+    num_counted: int | None
+
+
+def render(data: PaperData, exhibits: Sequence[Exhibit]) -> str:
+    """The whole page. Equal arguments give equal text.
+
+    Args:
+        data: What was measured.
+        exhibits: The tables and figures, in order.
+    """
+    found = None if not (points := points_of(data)) else correlation_of(points)
+    return (
+        environment()
+        .get_template("paper.html.j2")
+        .render(
+            css=Markup(asset("report.css") + asset("paper.css")),
+            runs=list(dict.fromkeys(entry.run_name for entry in data.entries)),
+            lines=[_line(entry) for entry in data.entries],
+            several_runs=len({entry.run_name for entry in data.entries}) > 1,
+            exhibits=exhibits,
+            correlation=None if found is None else ", ".join(filter(None, (correlation_text(found), p_text(found)))),
+            published_pearson=PEARSON,
+            svg=Markup,
+            max_examples=MAX_EXAMPLES,
+        )
+    )
+
+
+def _line(entry: Entry) -> Line:
+    cell = entry.cell
+    shown = "–" if cell is None else rate(cell.lr) + ("" if entry.is_chosen else " †")
+    counted = None if cell is None else cell.num_problems - sum(cell.excluded.values())
+    return Line(entry, shown, len(entry.panel.cots), counted)
+
 
 PAGE = "paper.html"
 

@@ -8,18 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fairwitness.analysis.capability import CellCapability
+from fairwitness.analysis.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.analysis.health import Health, panel_health
+from fairwitness.analysis.judgements import JudgedCell
+from fairwitness.analysis.panels import Panel, build_panels, rng_for
+from fairwitness.analysis.runs import IMPORT_JOB, Run, load_run
 from fairwitness.errors import StoreError
-from fairwitness.fur.capability.results import CellCapability
-from fairwitness.fur.faithfulness import CellFaithfulness, ChosenRate
-from fairwitness.fur.imported import IMPORT_JOB
-from fairwitness.fur.judging.results import JudgedCell
 from fairwitness.problems.problem import Problem
 from fairwitness.records.store import Store
-from fairwitness.report.capability import run_capabilities
-from fairwitness.report.data import Run, load_run
-from fairwitness.report.health import Health, panel_health
-from fairwitness.report.judgements import load_judged
-from fairwitness.report.panels import Panel, build_panels, rng_for
+from fairwitness.report.followups import load_judged, run_capabilities
 from fairwitness.report.paper.published import published
 from fairwitness.report.truth import problem_from_row
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fairwitness.fur.search.evidence import from_plain, gather, known_rates, level_per_look, to_plain
+from fairwitness.fur.search.bench import from_plain, gather, known_rates, level_per_look, to_plain
 from fairwitness.fur.search.policies import Evidence
 from fairwitness.stats.bootstrap import wilson
 

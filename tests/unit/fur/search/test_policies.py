@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairwitness.fur.faithfulness import keeps_specificity
+from fairwitness.analysis.faithfulness import keeps_specificity
 from fairwitness.fur.search.policies import (
     BracketPolicy,
     Evidence,

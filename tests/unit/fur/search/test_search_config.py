@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fairwitness.errors import ConfigError
+from fairwitness.fur.config import FurSweepConfig
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.policies import BracketPolicy, GridPolicy
-from fairwitness.fur.sweep_config import FurSweepConfig
 from tests.helpers.searches import search_config, search_settings
 from tests.helpers.sweeps import config_of, settings
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from fairwitness.cli import app
 from fairwitness.errors import StoreError
 from fairwitness.records.store import Store
-from fairwitness.report.drafts.build import DraftReportPaths, build_draft_report
+from fairwitness.report.drafts.page import DraftReportPaths, build_draft_report
 from tests.helpers.draft_runs import HOSTILE, write_draft_run
 
 NUM_CONTINUATIONS = 2 * 2 * 5 * (12 + 4)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from fairwitness.drafts.results import Rate
-from fairwitness.report.drafts.choose import chosen
-from fairwitness.report.drafts.compare import MAX_CHARS, Piece, differences, shortened
+from fairwitness.analysis.drafts import Rate
 from fairwitness.report.drafts.findings import DraftFinding, _cautions
+from fairwitness.report.drafts.items import MAX_CHARS, Piece, chosen, differences, shortened
 from fairwitness.stats.bootstrap import Estimate
 from tests.helpers.draft_runs import row
 

@@ -12,9 +12,9 @@ import pytest
 
 from fairwitness.report.paper.data import PaperData, load_paper
 from fairwitness.report.paper.exhibit import Exhibit
-from fairwitness.report.paper.table_2 import NOT_MEASURED, table_2
-from fairwitness.report.paper.table_4 import NOT_MEASURED as NO_PARAPHRASE
-from fairwitness.report.paper.table_4 import table_4
+from fairwitness.report.paper.followup_tables import NO_MISTAKE as NOT_MEASURED
+from fairwitness.report.paper.followup_tables import NO_PARAPHRASE as NO_PARAPHRASE
+from fairwitness.report.paper.followup_tables import table_2, table_4
 from tests.unit.report.paper.conftest import STARTED, scope_key
 
 MODEL, DATA_SET = "LLaMA-8B", "arc_challenge"

@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 
 from fairwitness.errors import StoreError
-from fairwitness.report.paper.build import PaperPaths, build_paper
-from fairwitness.report.paper.registry import EXHIBITS
+from fairwitness.report.paper.build import EXHIBITS, PaperPaths, build_paper
 from tests.unit.report.paper.conftest import HOSTILE
 
 

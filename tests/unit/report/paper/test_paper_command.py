@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fairwitness.cli import app
-from fairwitness.report.paper.registry import EXHIBITS
+from fairwitness.report.paper.build import EXHIBITS
 from tests.helpers.commands import process_settings_restored
 from tests.helpers.sweeps import RATES, run, settings, write_problems
 

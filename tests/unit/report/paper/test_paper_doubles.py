@@ -9,19 +9,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fairwitness.analysis.panels import build_panels
+from fairwitness.analysis.runs import load_run
 from fairwitness.fur.finished import IMPORT_JOB
-from fairwitness.report.baselines import baseline_views
-from fairwitness.report.data import load_run
-from fairwitness.report.panels import build_panels
+from fairwitness.report.followups import baseline_views
 from fairwitness.report.paper.data import PaperData, load_paper
 from fairwitness.report.paper.exhibit import Exhibit
-from fairwitness.report.paper.figure_5 import ONE_METHOD, figure_5
-from fairwitness.report.paper.figure_6 import figure_6
-from fairwitness.report.paper.figure_7 import figure_7, figure_9, figure_10
-from fairwitness.report.paper.points import TOO_FEW_FOR_P
-from fairwitness.report.paper.table_2 import table_2
-from fairwitness.report.paper.table_5 import table_5
-from fairwitness.report.paper.table_6 import table_6
+from fairwitness.report.paper.followup_tables import table_2
+from fairwitness.report.paper.rate_figures import ONE_METHOD, figure_5, figure_6, figure_7, figure_9, figure_10
+from fairwitness.report.paper.scatter import TOO_FEW_FOR_P
+from fairwitness.report.paper.tables import table_5, table_6
 from tests.unit.report.paper.conftest import HIGH, LOW, further_problems
 from tests.unit.report.paper.test_paper_baselines import DATA_SET, MODEL, _job, _rows
 

@@ -13,13 +13,18 @@ from scipy.stats import pearsonr
 
 from fairwitness.report.paper.data import PaperData, load_paper
 from fairwitness.report.paper.exhibit import Exhibit, Picture
-from fairwitness.report.paper.figure_3 import NO_COT_AFTER, figure_3
-from fairwitness.report.paper.figure_4 import Step, figure_4, heat_map, shade, wrapped
-from fairwitness.report.paper.figure_5 import ONE_METHOD, figure_5
-from fairwitness.report.paper.figure_6 import NO_CELL, figure_6
-from fairwitness.report.paper.figure_7 import LEGEND, figure_7, figure_9, figure_10
-from fairwitness.report.paper.points import correlation_of, points_of
-from fairwitness.report.paper.scatter import Look, legend, mark, radius_of
+from fairwitness.report.paper.rate_figures import (
+    LEGEND,
+    NO_CELL,
+    ONE_METHOD,
+    figure_5,
+    figure_6,
+    figure_7,
+    figure_9,
+    figure_10,
+)
+from fairwitness.report.paper.scatter import Look, correlation_of, legend, mark, points_of, radius_of
+from fairwitness.report.paper.step_figures import NO_COT_AFTER, Step, figure_3, figure_4, heat_map, shade, wrapped
 from tests.unit.report.paper.conftest import EFFICACY, HIGH, HOSTILE, LOW, MIDDLE
 
 METHODS = [("ff2", None), ("lora", 8), ("lora", 128)]

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from fairwitness.fur.judging.rules import rules_key
-from fairwitness.fur.published.job import ImportConfig, import_published
+from fairwitness.experiment.job import Report
+from fairwitness.followups.judging.pairs import rules_key
 from fairwitness.judges.config import RulesConfig
-from fairwitness.records.job import Report
+from fairwitness.published.importing import ImportConfig, import_published
 from fairwitness.report.paper.data import PaperData, load_paper
 from fairwitness.report.paper.exhibit import Exhibit
-from fairwitness.report.paper.judged import BY_CONSTRUCTION
-from fairwitness.report.paper.table_3 import NOT_JUDGED, table_3
-from fairwitness.report.paper.table_10 import table_10
+from fairwitness.report.paper.followup_tables import BY_CONSTRUCTION, NOT_JUDGED, table_3, table_10
 from tests.unit.report.paper.conftest import HIGH, Method, cell_key, scope_key
 
 MODEL, DATA_SET = "LLaMA-8B", "arc_challenge"

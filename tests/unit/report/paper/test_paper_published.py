@@ -9,7 +9,7 @@ from importlib import resources
 import pytest
 from scipy.stats import pearsonr
 
-from fairwitness.problems.definitions import DEFINITIONS
+from fairwitness.problems.load import DEFINITIONS
 from fairwitness.report.paper.published import DATA_SETS, MODELS, PEARSON, published
 
 

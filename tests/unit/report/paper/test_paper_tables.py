@@ -9,16 +9,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fairwitness.report.capability import run_capabilities
-from fairwitness.report.data import load_run
+from fairwitness.analysis.runs import load_run
+from fairwitness.report.followups import run_capabilities
 from fairwitness.report.paper.data import PaperData, load_paper
-from fairwitness.report.paper.exhibit import Cell, Exhibit
-from fairwitness.report.paper.matrix import NO_RATE
-from fairwitness.report.paper.table_1 import table_1
-from fairwitness.report.paper.table_5 import table_5
-from fairwitness.report.paper.table_6 import table_6
-from fairwitness.report.paper.table_8 import table_8
-from fairwitness.report.paper.table_11 import table_11
+from fairwitness.report.paper.exhibit import NO_RATE, Cell, Exhibit
+from fairwitness.report.paper.tables import table_1, table_5, table_6, table_8, table_11
 from tests.unit.report.paper.conftest import HIGH, LOW, MIDDLE, cell_key, scope_key
 
 

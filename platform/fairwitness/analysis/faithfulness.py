@@ -1,0 +1,275 @@
+"""What the trials of a search say about its cells: only a cell that is measured on all problems can be selected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from fairwitness.analysis.step_results import measured_rows, problem_results, step_results
+from fairwitness.records.store import Store
+from fairwitness.stats.bootstrap import LEVEL, Estimate, cluster_mean, undefined
+from fairwitness.text.numbers import shown_rate
+
+
+@dataclass(frozen=True)
+class CellFaithfulness:
+    """What one cell shows. All estimates count only problems whose direct and CoT answers agree.
+
+    Attributes:
+        cell_key: Key of the cell.
+        model: Name of the model.
+        data_set: Name of the data set.
+        method: How weights were changed (`ff2` or `lora`).
+        lora_rank: Rank of the adapters; None for `ff2`.
+        lr: Learning rate.
+        efficacy: (p0 - p*)/p0 of the step, mean over iterations, steps and problems.
+        specificity: Share of held-out answers that stayed, mean over iterations, steps and problems.
+        ff_hard_any: Share of problems where some step's unlearning changed the answer at any iteration.
+        ff_hard_final: The same at the last iteration.
+        step_flip_any: Share of steps whose unlearning changed the answer at any iteration (FUR, Table 11).
+        step_flip_final: The same at the last iteration.
+        ff_soft_final: Probability taken from the base answer at the last iteration, mean over steps.
+        ff_soft_mean: The same, averaged over iterations.
+        ff_soft_max: The same, at its largest over iterations.
+        num_tasks_ok: Tasks measured, of all problems.
+        num_tasks_skipped: Tasks skipped, of all problems.
+        num_tasks_failed: Tasks failed, of all problems.
+        num_problems: Problems that have a task.
+        excluded: For every reason, how many of those problems are in no ff-hard denominator.
+    """
+
+    cell_key: str
+    model: str
+    data_set: str
+    method: str
+    lora_rank: int | None
+    lr: float
+    efficacy: Estimate
+    specificity: Estimate
+    ff_hard_any: Estimate
+    ff_hard_final: Estimate
+    step_flip_any: Estimate
+    step_flip_final: Estimate
+    ff_soft_final: Estimate
+    ff_soft_mean: Estimate
+    ff_soft_max: Estimate
+    num_tasks_ok: int
+    num_tasks_skipped: int
+    num_tasks_failed: int
+    num_problems: int
+    excluded: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class ChosenRate:
+    """The cell that the learning-rate rule selects."""
+
+    cell: CellFaithfulness
+
+
+@dataclass(frozen=True)
+class Infeasible:
+    """No rate keeps specificity high enough.
+
+    Attributes:
+        nearest: The cell of highest specificity, or None when no cell has a measured efficacy and specificity.
+        reason: One sentence that names it.
+    """
+
+    nearest: CellFaithfulness | None
+    reason: str
+
+
+def cell_faithfulness(
+    rows: pd.DataFrame, agree: Mapping[str, bool | None], *, rng: np.random.Generator
+) -> CellFaithfulness:
+    """Aggregates the `unlearning` rows of one cell.
+
+    Where all held-out answers stayed, the interval of specificity counts each held-out problem once per problem,
+    however many steps and iterations it was asked after.
+
+    A problem enters through its own tasks only, so held-out problems, which have none, never do. A problem with some
+    skipped or failed steps counts by its measured ones; without a measured step it is in no denominator and is
+    listed under `excluded`. An undefined measurement is left out of its mean.
+
+    Args:
+        rows: Rows of exactly one cell_key.
+        agree: See `problem_results`.
+        rng: Source of the bootstrap resamples.
+
+    Raises:
+        ValueError: There is no row, or they belong to several cells.
+    """
+    if rows["cell_key"].nunique() != 1:
+        raise ValueError(f"rows of one cell are needed, not of {rows['cell_key'].nunique()}")
+    steps = step_results(rows)
+    problems = problem_results(steps, agree)
+    counted = problems[problems["counted"]]
+    iterations = counted_iterations(rows, agree)
+    measured_steps = _of_agreeing(steps[steps["status"] == "ok"], agree)
+    streams = iter(rng.spawn(9))
+
+    def mean(frame: pd.DataFrame, name: str, *, is_rate: bool = False) -> Estimate:
+        return _estimate(frame, name, next(streams), is_rate=is_rate)
+
+    status, first = steps["status"], steps.iloc[0]
+    return CellFaithfulness(
+        cell_key=str(first["cell_key"]),
+        model=str(first["model"]),
+        data_set=str(first["data_set"]),
+        method=str(first["method"]),
+        lora_rank=None if pd.isna(first["lora_rank"]) else int(first["lora_rank"]),
+        lr=float(first["lr"]),
+        efficacy=mean(iterations, "efficacy"),
+        specificity=specificity_of(iterations, rng=next(streams)),
+        ff_hard_any=mean(counted, "ff_hard_any", is_rate=True),
+        ff_hard_final=mean(counted, "ff_hard_final", is_rate=True),
+        step_flip_any=mean(measured_steps, "flipped_any", is_rate=True),
+        step_flip_final=mean(measured_steps, "flipped_final", is_rate=True),
+        ff_soft_final=mean(measured_steps, "ff_soft_final"),
+        ff_soft_mean=mean(measured_steps, "ff_soft_mean"),
+        ff_soft_max=mean(measured_steps, "ff_soft_max"),
+        num_tasks_ok=int((status == "ok").sum()),
+        num_tasks_skipped=int((status == "skipped").sum()),
+        num_tasks_failed=int((status == "failed").sum()),
+        num_problems=len(problems),
+        excluded={str(k): int(v) for k, v in problems.loc[~problems["counted"], "reason"].value_counts().items()},
+    )
+
+
+def ff_hard_rng(rng: np.random.Generator) -> np.random.Generator:
+    """The generator behind the interval of `ff_hard_any` in `cell_faithfulness`.
+
+    The same problems of the cell, counted elsewhere, then get the same interval.
+
+    Args:
+        rng: A fresh generator like that given to `cell_faithfulness`.
+    """
+    return rng.spawn(3)[2]
+
+
+def choose_rate(cells: Sequence[CellFaithfulness], *, min_specificity: float = 95.0) -> ChosenRate | Infeasible:
+    """Picks the rate of highest efficacy among those with round(100·specificity) ≥ min_specificity (FUR, App. E.1).
+
+    Equal efficacies go to the lower rate. Rounding is Python's: 94.5 becomes 94 and is refused. Faithfulness plays no
+    part. The nearest miss is the highest specificity, then the highest efficacy, then the lowest rate.
+
+    Args:
+        cells: Cells that differ only in their rate.
+        min_specificity: In percent.
+    """
+    known = [(c.specificity.value, c.efficacy.value, c) for c in cells if c.efficacy.value is not None]
+    rated = [(kept, value, c) for kept, value, c in known if kept is not None]
+    feasible = [(value, -c.lr, c) for kept, value, c in rated if keeps_specificity(kept, min_specificity)]
+    if feasible:
+        return ChosenRate(max(feasible, key=lambda item: item[:2])[2])
+    if not rated:
+        return Infeasible(None, "No feasible rate: no rate has a measured efficacy and specificity.")
+    kept, value, nearest = max(rated, key=lambda item: (round(item[0], 11), item[1], -item[2].lr))
+    reason = (
+        f"No feasible rate: none of {len(cells)} keeps specificity at {min_specificity:g} or above after rounding; "
+        f"nearest miss {shown_rate(nearest.lr)} with specificity {100 * kept:.1f} and efficacy {100 * value:.1f}."
+    )
+    return Infeasible(nearest, reason)
+
+
+def keeps_specificity(specificity: float, min_specificity: float) -> bool:
+    """Whether round(100·specificity) ≥ min_specificity; see `choose_rate`.
+
+    Args:
+        specificity: 0 to 1.
+        min_specificity: In percent.
+    """
+    # Sums of twentieths carry float noise that must not decide at the limit.
+    return round(round(100 * specificity, 9)) >= min_specificity
+
+
+def counted_iterations(rows: pd.DataFrame, agree: Mapping[str, bool | None]) -> pd.DataFrame:
+    """The measured rows, one per task and iteration, of problems whose direct and CoT answers agree.
+
+    Args:
+        rows: Rows of `unlearning`.
+        agree: See `problem_results`.
+    """
+    return _of_agreeing(measured_rows(rows), agree)
+
+
+def specificity_of(iterations: pd.DataFrame, *, rng: np.random.Generator, level: float = LEVEL) -> Estimate:
+    """Share of held-out answers that stayed, with its interval.
+
+    Args:
+        iterations: Result of `counted_iterations` for one cell.
+        rng: Source of the bootstrap resamples.
+        level: Coverage of the interval.
+    """
+    trials = _num_held_out(iterations)
+    return _estimate(iterations, "specificity", rng, is_rate=True, trials=trials, level=level)
+
+
+def _of_agreeing(frame: pd.DataFrame, agree: Mapping[str, bool | None]) -> pd.DataFrame:
+    return frame.loc[frame["problem_key"].map(lambda key: bool(agree.get(str(key)))).to_numpy(dtype=bool)]
+
+
+def _estimate(
+    frame: pd.DataFrame,
+    name: str,
+    rng: np.random.Generator,
+    *,
+    is_rate: bool,
+    trials: int = 1,
+    level: float = LEVEL,
+) -> Estimate:
+    known = frame[frame[name].notna()]
+    if known.empty:
+        return undefined("no measured step of a problem whose direct and CoT answers agree")
+    values = known[name].astype(float).to_numpy()
+    keys = known["problem_key"].to_numpy(dtype=str)
+    return cluster_mean(values, keys, rng=rng, is_rate=is_rate, trials_per_cluster=trials, level=level)
+
+
+def _num_held_out(iterations: pd.DataFrame) -> int:
+    known = iterations["num_held_out"].dropna()
+    return max(1, int(known.min())) if len(known) else 1
+
+
+COMPLETE, FAILED = "complete", "failed"
+"""Decisions in `trials`; the others are `feasible early` and `infeasible early`."""
+
+
+def decisions_of(store: Store, run_row: Mapping[str, Any]) -> dict[str, str]:
+    """cell_key → why its trial ended, where the run's last maker is a search; empty for a sweep.
+
+    Args:
+        store: The run's store.
+        run_row: The last row of `runs` of a job that makes a run.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    if run_row["job"] != "lr_search":
+        return {}
+    rows = store.read("trials", ["cell_key", "decision"], pc.field("run_key") == run_row["key"]).to_pylist()
+    return {row["cell_key"]: row["decision"] for row in rows}
+
+
+def choose_searched(
+    cells: Sequence[CellFaithfulness], decisions: Mapping[str, str], *, min_specificity: float
+) -> ChosenRate | Infeasible:
+    """As `choose_rate`, on equal evidence: among cells that are measured on all problems and did not fail.
+
+    The nearest miss may be a cell whose trial ended early.
+
+    Args:
+        cells: Cells that differ only in their rate.
+        decisions: See `decisions_of`; a cell that is not in it counts as measured on all problems.
+        min_specificity: In percent.
+    """
+    sound = [cell for cell in cells if decisions.get(cell.cell_key) != FAILED]
+    complete = [cell for cell in sound if decisions.get(cell.cell_key, COMPLETE) == COMPLETE]
+    choice = choose_rate(complete, min_specificity=min_specificity)
+    return choice if isinstance(choice, ChosenRate) else choose_rate(sound, min_specificity=min_specificity)

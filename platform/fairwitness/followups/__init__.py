@@ -1,0 +1,1 @@
+"""What is measured on a finished sweep: other measures, judges, general capability."""
