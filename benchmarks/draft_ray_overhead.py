@@ -19,9 +19,10 @@ from pools import compare
 from workloads import FIRST_ID, SHAPES, save_random_llama
 
 from fairwitness.drafts.config import DraftEngineConfig
-from fairwitness.drafts.engine import ContinueItem, DraftSpec
+from fairwitness.drafts.engine import ContinueItem
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.continuation import Branch, Settings, Tree
+from fairwitness.lm.engine import ModelSpec
 
 PROMPT_TOKENS, DRAFT_TOKENS, INSERTION_TOKENS = 60, (200, 400), (30, 36, 42, 48)
 
@@ -50,7 +51,7 @@ def main() -> int:
         settings = Settings(args.new_tokens)
         size = args.drafts_per_item
         items = [ContinueItem(tuple(trees[n : n + size]), settings) for n in range(0, len(trees), size)]
-        spec = DraftSpec(ModelConfig(model=str(Path(folder) / "model")), DraftEngineConfig())
+        spec = ModelSpec(ModelConfig(model=str(Path(folder) / "model")))
         first = ContinueItem(tuple(trees[:1]), settings)
         good = compare(spec, first, items, report, turns=args.turns, threads=args.threads, read=_texts)
     report.close()

@@ -28,6 +28,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairwitness.lm.engine import ModelSpec
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -39,9 +41,10 @@ from transformers import LlamaConfig, LlamaModel
 from workloads import SHAPES, Workload, make_workload
 
 from fairwitness.fleet.worker import limit_threads
-from fairwitness.fur.config import EngineConfig, RecipeConfig
-from fairwitness.fur.engine import FurSpec
-from fairwitness.fur.tasks import TaskResult, UnlearnGroup
+from fairwitness.fur.config import RecipeConfig
+from fairwitness.fur.tasks import TaskResult
+from fairwitness.fur.unlearn import UnlearnGroup
+from fairwitness.lm.config import EngineConfig
 
 TARGET_RATIO = {"organism": 20.0, "llama30m": 8.0}
 TURNS = {"organism": 3, "llama30m": 1}
@@ -93,7 +96,7 @@ class _Process:
     num_calls = 0
 
 
-def prepare(num_threads: int, spec: FurSpec | None) -> None:
+def prepare(num_threads: int, spec: ModelSpec | None) -> None:
     """Runs first in a worker process: threads, the count of calls, and for the engine's side the engine."""
     limit_threads(num_threads)
     torch.set_num_threads(num_threads)
@@ -164,7 +167,7 @@ def _measured(num_tasks: int, work: Any, is_counted: bool) -> Side:
 
 
 @contextmanager
-def worker(num_threads: int, spec: FurSpec | None) -> Iterator[ProcessPoolExecutor]:
+def worker(num_threads: int, spec: ModelSpec | None) -> Iterator[ProcessPoolExecutor]:
     """A process of its own for one side."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, initializer=prepare, initargs=(num_threads, spec)) as executor:
@@ -191,7 +194,7 @@ def compare(workload: Workload, args: argparse.Namespace, report: Report) -> Out
     limit_threads(args.threads)
     torch.set_num_threads(args.threads)
     ours, plain = Side(), Side()
-    with worker(args.threads, FurSpec(workload.model, engine)) as engine_process, worker(args.threads, None) as other:
+    with worker(args.threads, ModelSpec(workload.model, engine)) as engine_process, worker(args.threads, None) as other:
         ours_counted = engine_process.submit(count_engine, groups[-1]).result()
         plain_counted = other.submit(count_plainly, workload, len(workload.tasks) // 2, length).result()
         gemm = GemmRate(shape.hidden_size, shape.intermediate_size, engine.max_tokens)

@@ -16,6 +16,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairwitness.lm.engine import ModelSpec
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -24,9 +26,9 @@ from machine import Report, peak_bytes, reset_peak
 from workloads import make_workload
 
 from fairwitness.fleet.worker import limit_threads
-from fairwitness.fur.config import EngineConfig, LoraConfig, RecipeConfig
-from fairwitness.fur.engine import FurSpec
-from fairwitness.fur.items import CapacityItem
+from fairwitness.fur.config import LoraConfig, RecipeConfig
+from fairwitness.fur.memory import CapacityItem
+from fairwitness.lm.config import EngineConfig
 
 TARGET = 0.2
 
@@ -63,7 +65,7 @@ def run_case(case: Case, num_threads: int) -> dict[str, float]:
         workload = make_workload(case.workload, Path(folder) / "model", case.group_size)
         other = {"max_tokens": case.max_tokens} if case.max_tokens else {}
         config = EngineConfig(group_size=case.group_size, **other)
-        engine = FurSpec(workload.model, config).build()
+        engine = ModelSpec(workload.model, config).build()
         (group,) = workload.groups(case.group_size, recipe)
         questions = tuple(item.question for item in workload.held_out)
         capacity = engine.run(CapacityItem(workload.tasks[0], recipe, questions))

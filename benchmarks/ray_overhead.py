@@ -19,8 +19,8 @@ from machine import Report
 from pools import compare
 from workloads import make_workload
 
-from fairwitness.fur.config import EngineConfig
-from fairwitness.fur.engine import FurSpec
+from fairwitness.lm.config import EngineConfig
+from fairwitness.lm.engine import ModelSpec
 
 
 def measured(results: Any) -> dict[str, object]:
@@ -41,7 +41,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         workload = make_workload("organism", Path(folder) / "model", args.tasks)
         report.say(f"{workload.note}; {args.tasks} tasks in groups of {args.group_size}, {args.threads} threads")
-        spec = FurSpec(workload.model, EngineConfig(group_size=args.group_size))
+        spec = ModelSpec(workload.model, EngineConfig(group_size=args.group_size))
         items, first = workload.groups(args.group_size), workload.groups(1)[-1]
         good = compare(spec, first, items, report, turns=args.turns, threads=args.threads, read=measured)
     report.close()

@@ -23,8 +23,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from fairwitness.chains.items import HeldOut, Question
+from fairwitness.chains.steps import StepTokens
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.tasks import HeldOut, Question, StepTokens, UnlearnTask
+from fairwitness.fur.tasks import UnlearnTask
 from fairwitness.lm.source import no_progress_bars
 
 LETTER_TOKENS = 10

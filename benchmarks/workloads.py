@@ -18,8 +18,11 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from fairwitness.chains.items import HeldOut, Ids, Question
+from fairwitness.chains.steps import StepTokens
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.tasks import HeldOut, Ids, Question, StepTokens, UnlearnGroup, UnlearnTask
+from fairwitness.fur.tasks import UnlearnTask
+from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.model import LanguageModel, load
 from fairwitness.lm.scoring import answers
@@ -188,12 +191,12 @@ def _shipped_organism(num_tasks: int, seed: int) -> Workload | None:
     folder = Path(shipped.organism_path())
     if not any(folder.glob("*.safetensors")):
         return None
+    from fairwitness.chains.cots import score_records, write_records
     from fairwitness.fleet.factory import make_pool
-    from fairwitness.fur.client import EngineClient
+    from fairwitness.fur.client import FurClient
     from fairwitness.fur.config import FurSweepConfig
-    from fairwitness.fur.cots import score_records, write_records
     from fairwitness.fur.schedule import make_schedule
-    from fairwitness.fur.study import prepare_studies
+    from fairwitness.fur.studies import prepare_studies
 
     lr = SHAPES["organism"].lr
     settings = {
@@ -207,7 +210,7 @@ def _shipped_organism(num_tasks: int, seed: int) -> Workload | None:
     config = FurSweepConfig.model_validate(settings)
     (study,) = prepare_studies(config, {shipped.ORGANISM: shipped.load_organism_problems})
     with make_pool(config.pool) as pool:
-        client = EngineClient(study, pool)
+        client = FurClient(study, pool)
         held_out = client.held_out()
         written = [r for part in write_records(study, pool, client.spec, study.data.selection.measured) for r in part]
         records = [r for part in score_records(pool, client.spec, written) for r in part]

@@ -19,10 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from fairwitness.chains.items import HeldOut, Question
+from fairwitness.chains.steps import StepTokens
 from fairwitness.fur import unlearn
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.tasks import HeldOut, Measured, Question, StepTokens, UnlearnGroup, UnlearnTask
-from fairwitness.fur.unlearn import unlearn_group
+from fairwitness.fur.tasks import Measured, UnlearnTask
+from fairwitness.fur.unlearn import UnlearnGroup, unlearn_group
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.grouped import GroupedFF2

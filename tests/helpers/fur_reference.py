@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, kl_divergence
 
+from fairwitness.chains.items import Question
+from fairwitness.chains.steps import StepTokens
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.tasks import Measured, Question, StepTokens, UnlearnGroup, UnlearnTask
+from fairwitness.fur.tasks import Measured, UnlearnTask
+from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.lm.model import LanguageModel
 
 

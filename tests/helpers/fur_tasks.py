@@ -6,8 +6,12 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 
-from fairwitness.fur.config import EngineConfig, RecipeConfig
-from fairwitness.fur.tasks import HeldOut, Measured, Question, StepTokens, TaskResult, UnlearnGroup, UnlearnTask
+from fairwitness.chains.items import HeldOut, Question
+from fairwitness.chains.steps import StepTokens
+from fairwitness.fur.config import RecipeConfig
+from fairwitness.fur.tasks import Measured, TaskResult, UnlearnTask
+from fairwitness.fur.unlearn import UnlearnGroup
+from fairwitness.lm.config import EngineConfig
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import answers
 

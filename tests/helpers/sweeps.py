@@ -18,7 +18,7 @@ from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
 from fairwitness.fur.config import FurSweepConfig
 from fairwitness.fur.sweep import run_sweep
-from fairwitness.fur.tasks import UnlearnGroup
+from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.lm.generation import Generation
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import decode, encode
@@ -235,4 +235,4 @@ def script_cots(monkeypatch: pytest.MonkeyPatch, texts: Mapping[str, str | None]
             found.append(own if text is None else Generation(ids, "blank_line"))
         return found
 
-    monkeypatch.setattr("fairwitness.fur.base.generate_greedy", scripted)
+    monkeypatch.setattr("fairwitness.chains.items.generate_greedy", scripted)

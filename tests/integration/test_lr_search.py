@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from fairwitness.analysis.faithfulness import ChosenRate, Infeasible
+from fairwitness.chains.items import CotItem
 from fairwitness.errors import ConfigError, InfeasibleError
 from fairwitness.fleet.pool import Outcome
+from fairwitness.fur.checks import CheckItem
 from fairwitness.fur.finished import open_finished
-from fairwitness.fur.items import CapacityItem, CheckItem, CotItem
+from fairwitness.fur.memory import CapacityItem
 from fairwitness.fur.search.job import SearchResult
-from fairwitness.fur.tasks import UnlearnGroup
+from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.report.build import build_report
 from tests.helpers.searches import SEARCH_RATES, search, search_settings

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from fairwitness.chains.items import CotItem, CotOutcome, StepScoreItem
 from fairwitness.errors import StoreError
 from fairwitness.experiment.job import JobResult
 from fairwitness.fleet.pool import Outcome
-from fairwitness.fur.items import CotItem, CotOutcome, StepScoreItem
-from fairwitness.fur.tasks import UnlearnGroup
+from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.sweeps import (
     RATES,
@@ -112,7 +112,7 @@ def test_interrupted_in_the_base_measurements(
 def test_cots_are_kept_as_they_come(
     plain: dict[str, Any], watch: Watch, at_once: JobResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairwitness.fur.cots.COTS_PER_ITEM", 2)
+    monkeypatch.setattr("fairwitness.chains.cots.COTS_PER_ITEM", 2)
 
     def hook(_outcome: Outcome) -> None:
         if sum(isinstance(item, CotItem) for item in watch.items) == 2:

@@ -26,9 +26,10 @@ from fairwitness.analysis.drafts import (
     read_continuations,
     reliance_rates,
 )
+from fairwitness.records.config import TrackingConfig
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
-from fairwitness.records.tracker import Tracker, TrackingConfig, track_stored_run
+from fairwitness.records.tracker import Tracker, track_stored_run
 
 _CELL = [*PLACE, "intervention", "insertion_type"]
 Named = tuple[str, ...]

@@ -9,14 +9,10 @@ from pydantic import Field, model_validator
 from fairwitness.config import Config
 from fairwitness.drafts.interventions import INSERTION_TYPES, INTERVENTIONS, InsertionType
 from fairwitness.drafts.steps import POSITIONS, Position
-from fairwitness.fleet.config import PoolConfig
+from fairwitness.experiment.config import RunConfig
 from fairwitness.judges.config import JudgeConfig, RulesConfig
-from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.sampling import SamplingConfig
 from fairwitness.problems.config import DataConfig, Encoding
-from fairwitness.problems.draws import Seed
-from fairwitness.records.run_dir import OutputConfig, RunName
-from fairwitness.records.tracker import TrackingConfig
 from fairwitness.text.think_tags import Tags
 from fairwitness_schemas.drafts import OWN
 
@@ -86,15 +82,9 @@ class DraftEngineConfig(Config):
     """Drafts that a worker is handed at once."""
 
 
-class DraftFaithfulnessConfig(Config):
+class DraftFaithfulnessConfig(RunConfig):
     """Intra-draft and draft-to-answer faithfulness of every model on every data set and source of drafts."""
 
-    name: RunName
-    """Name of the run. The same name goes on with an earlier run of it."""
-    seed: Seed = 0
-    """Seed of every random draw."""
-    models: tuple[ModelConfig, ...] = Field(min_length=1)
-    """The models."""
     data_sets: tuple[DataConfig, ...] = Field(min_length=1)
     """The data sets; no problem is held out."""
     tags: TagsConfig | None = TagsConfig()
@@ -130,12 +120,6 @@ class DraftFaithfulnessConfig(Config):
     """Most tokens of each part."""
     engine: DraftEngineConfig = DraftEngineConfig()
     """How the engine uses its device."""
-    pool: PoolConfig = PoolConfig()
-    """The workers."""
-    output: OutputConfig = OutputConfig()
-    """Where results are written."""
-    tracking: TrackingConfig = TrackingConfig()
-    """Where MLflow is."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -154,9 +138,6 @@ class DraftFaithfulnessConfig(Config):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        names = [model.shown_name for model in self.models]
-        if len(set(names)) < len(names):
-            raise ValueError(f"models: two have the same name among {', '.join(names)}; give each a `name`")
         if not self.sources:
             raise ValueError("own_drafts is off and there are no draft_files; give one of them")
         files = [file.name for file in self.draft_files]

@@ -8,7 +8,7 @@ from itertools import cycle, islice
 from typing import NamedTuple
 
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.engine import ContinueItem, DraftSpec
+from fairwitness.drafts.engine import ContinueItem, engine_spec
 from fairwitness.drafts.expected import Bound, Expected, expect, judge_bound, prices_of, writer_bound
 from fairwitness.drafts.making import IMMEDIATE_TOKENS, row_seed
 from fairwitness.drafts.steps import Ids
@@ -124,7 +124,7 @@ def _rates(study: DraftStudy, pool: Pool, trees: tuple[Tree, ...]) -> _Rates:
 def _run(study: DraftStudy, pool: Pool, trees: tuple[Tree, ...], num_tokens: int) -> _Timed:
     config = study.config
     settings = Settings(num_tokens, study.style.stops, config.sampling, config.engine.max_cache_tokens)
-    (outcome,) = pool.map(DraftSpec(study.model, config.engine), [ContinueItem(trees, settings)])
+    (outcome,) = pool.map(engine_spec(study.model, config.engine), [ContinueItem(trees, settings)])
     if outcome.error is not None:
         raise ModelError(f"{study.label}: {outcome.error}")
     rows = [one for tree in outcome.value for one in tree]

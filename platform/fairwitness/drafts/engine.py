@@ -1,12 +1,12 @@
-"""Continuations by vLLM, whose own prefix cache shares what branches have in common.
+"""What the engine of drafts is asked: trees of prefixes to continue, drafts to write and to answer from.
 
-Not needed by anything else: vLLM moves torch and transformers to versions of its own, so it lives in a separate
-environment (docs/guides/drafts.md). Its kernels round differently: its tokens can differ from the other backend's.
+Two engines answer: the loaded model of every measure, and vLLM, whose own prefix cache shares what branches have in
+common. vLLM moves torch and transformers to versions of its own, so it lives in a separate environment
+(docs/guides/drafts.md). Its kernels round differently: its tokens can differ from the other engine's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fairwitness.drafts.config import DraftEngineConfig
 from fairwitness.drafts.steps import Ids
 from fairwitness.errors import ModelError
-from fairwitness.fleet.pool import Engine
+from fairwitness.fleet.pool import EngineSpec
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.continuation import (
     EOS,
@@ -27,8 +27,8 @@ from fairwitness.lm.continuation import (
     continue_trees,
     no_room,
 )
-from fairwitness.lm.memory import free_memory, keep_freed_memory, within_memory
-from fairwitness.lm.model import LanguageModel, load
+from fairwitness.lm.engine import ModelEngine, ModelSpec
+from fairwitness.lm.memory import within_memory
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,14 @@ class ContinueItem:
 
     trees: tuple[Tree, ...]
     settings: Settings
+
+    def answer(self, engine: ModelEngine | VllmEngine) -> list[list[Continuation]]:
+        """The continuations; where memory runs out, in batches of half the size.
+
+        Raises:
+            ModelError: Not even one row fits.
+        """
+        return _continued(engine, self.trees, self.settings)
 
 
 class DraftRequest(NamedTuple):
@@ -71,6 +79,27 @@ class DraftItem:
     writing: Settings
     answering: Settings
 
+    def answer(self, engine: ModelEngine | VllmEngine) -> list[MadeDraft]:
+        """The drafts and answers, in the order of the requests.
+
+        Raises:
+            ModelError: Not even one row fits.
+        """
+        own = [request for request in self.requests if request.draft_ids is None]
+        trees = tuple(Tree((), (Branch(0, one.prompt_ids, one.draft_seed),)) for one in own)
+        written = (
+            dict(zip(own, (row[0] for row in _continued(engine, trees, self.writing)), strict=True)) if own else {}
+        )
+        drafts = [written[one].ids if one.draft_ids is None else one.draft_ids for one in self.requests]
+        good = [n for n, ids in enumerate(drafts) if ids]
+        again = tuple(self._answer_tree(self.requests[n], drafts[n]) for n in good)
+        found = {n: row[0] for n, row in zip(good, _continued(engine, again, self.answering), strict=True)}
+        return [MadeDraft(written.get(one), found.get(n)) for n, one in enumerate(self.requests)]
+
+    def _answer_tree(self, request: DraftRequest, draft_ids: Ids) -> Tree:
+        prefix = (*request.prompt_ids, *draft_ids)
+        return Tree(prefix, (Branch(len(prefix), self.closing, request.answer_seed),))
+
 
 class MadeDraft(NamedTuple):
     """What came of one request; `draft` is None for a given one, `answer` where there is no draft to answer from."""
@@ -79,78 +108,36 @@ class MadeDraft(NamedTuple):
     answer: Continuation | None
 
 
-Continue = Callable[[tuple[Tree, ...], Settings], list[list[Continuation]]]
+def _continued(
+    engine: ModelEngine | VllmEngine, trees: tuple[Tree, ...], settings: Settings
+) -> list[list[Continuation]]:
+    if isinstance(engine, VllmEngine):
+        return engine.continue_trees(trees, settings)
+    while (found := within_memory(partial(continue_trees, engine.lm, trees, settings))) is None:
+        if settings.max_cache_tokens == 1:
+            raise ModelError("out of memory with one draft; lower limits or take a smaller model")
+        settings = replace(settings, max_cache_tokens=max(1, settings.max_cache_tokens // 2))
+    return found
 
 
-def run_item(item: ContinueItem | DraftItem, continue_: Continue) -> Any:
-    """Answers a request of either kind with a backend's way to continue trees."""
-    if isinstance(item, ContinueItem):
-        return continue_(item.trees, item.settings)
-    own = [request for request in item.requests if request.draft_ids is None]
-    trees = tuple(Tree((), (Branch(0, one.prompt_ids, one.draft_seed),)) for one in own)
-    written = dict(zip(own, (row[0] for row in continue_(trees, item.writing)), strict=True)) if own else {}
-    drafts = [written[one].ids if one.draft_ids is None else one.draft_ids for one in item.requests]
-    good = [n for n, ids in enumerate(drafts) if ids]
-    answers = continue_(tuple(_answer_tree(item, item.requests[n], drafts[n]) for n in good), item.answering)
-    found = {n: row[0] for n, row in zip(good, answers, strict=True)}
-    return [MadeDraft(written.get(one), found.get(n)) for n, one in enumerate(item.requests)]
-
-
-def _answer_tree(item: DraftItem, request: DraftRequest, draft_ids: Ids) -> Tree:
-    prefix = (*request.prompt_ids, *draft_ids)
-    return Tree(prefix, (Branch(len(prefix), item.closing, request.answer_seed),))
+def engine_spec(model: ModelConfig, engine: DraftEngineConfig) -> EngineSpec:
+    """Recipe of the engine that a configuration asks for."""
+    return VllmSpec(model) if engine.backend == "vllm" else ModelSpec(model)
 
 
 @dataclass(frozen=True)
-class DraftSpec:
-    """Recipe of an engine of drafts: which model, and how it may use its device."""
+class VllmSpec:
+    """Recipe of a vLLM engine."""
 
     model: ModelConfig
-    engine: DraftEngineConfig
 
-    def build(self) -> Engine:
+    def build(self) -> VllmEngine:
         """Loads the model.
 
         Raises:
-            ModelError: It cannot be used as it is, or the backend is not installed.
+            ModelError: vLLM is not installed, or cannot load the model.
         """
-        if self.engine.backend == "vllm":
-            pass
-
-            return VllmEngine(self.model)
-        if self.model.device == "cpu":
-            keep_freed_memory()
-        return DraftEngine(load(self.model))
-
-
-class DraftEngine:
-    """Owns one loaded model."""
-
-    def __init__(self, lm: LanguageModel) -> None:
-        """Takes a loaded model."""
-        self.lm: LanguageModel | None = lm
-
-    def run(self, item: ContinueItem | DraftItem) -> Any:
-        """Does what is asked, see the items; where memory runs out, in batches of half the size.
-
-        Raises:
-            ModelError: Not even one row fits.
-        """
-        return run_item(item, self._continue)
-
-    def _continue(self, trees: tuple[Tree, ...], settings: Settings) -> list[list[Continuation]]:
-        if self.lm is None:
-            raise RuntimeError("the engine is closed")
-        while (found := within_memory(partial(continue_trees, self.lm, trees, settings))) is None:
-            if settings.max_cache_tokens == 1:
-                raise ModelError("out of memory with one draft; lower limits or take a smaller model")
-            settings = replace(settings, max_cache_tokens=max(1, settings.max_cache_tokens // 2))
-        return found
-
-    def close(self) -> None:
-        """Frees the model."""
-        self.lm = None
-        free_memory()
+        return VllmEngine(self.model)
 
 
 class VllmEngine:
@@ -176,10 +163,11 @@ class VllmEngine:
         )
 
     def run(self, item: ContinueItem | DraftItem) -> Any:
-        """Does what is asked, see the items; vLLM batches all rows by itself."""
-        return run_item(item, self._continue)
+        """The answer to one request."""
+        return item.answer(self)
 
-    def _continue(self, trees: tuple[Tree, ...], settings: Settings) -> list[list[Continuation]]:
+    def continue_trees(self, trees: tuple[Tree, ...], settings: Settings) -> list[list[Continuation]]:
+        """Continues trees; vLLM batches all rows by itself."""
         rows = [([*t.prefix[: b.at], *b.ids], b.seed) for t in trees for b in t.branches]
         context = self._llm.llm_engine.model_config.max_model_len
         fitting = [(ids, seed) for ids, seed in rows if 0 < len(ids) < context]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from fairwitness.drafts.engine import ContinueItem, DraftItem, DraftRequest, DraftSpec, MadeDraft
+from fairwitness.drafts.engine import ContinueItem, DraftItem, DraftRequest, MadeDraft, engine_spec
 from fairwitness.drafts.reading import Readers, Text
 from fairwitness.drafts.steps import DraftRecord, Labeller, decompose, step_token_ends
 from fairwitness.drafts.study import DraftStudy
@@ -37,7 +37,7 @@ def run_batches(
         batches: What the items are made from.
         item: Makes a batch's item, when it is sent.
     """
-    spec = DraftSpec(study.model, study.config.engine)
+    spec = engine_spec(study.model, study.config.engine)
     shares_pool = isinstance(study.config.judge, LocalModelConfig)
     size = BATCHES_PER_WORKER * study.config.pool.most_workers if shares_pool else max(1, len(batches))
     for start in range(0, len(batches), size):

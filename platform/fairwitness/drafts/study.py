@@ -8,17 +8,21 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from fairwitness.chains.study import Study, Subject, model_settings, subjects
 from fairwitness.drafts.config import DraftFaithfulnessConfig, DraftFileConfig
 from fairwitness.drafts.styles import DraftStyle
 from fairwitness.errors import DataError, ModelError
-from fairwitness.experiment.data_set import DataSet, Loader, prepare_data_sets
+from fairwitness.experiment.data_set import Loader
+from fairwitness.judges.config import RulesConfig
+from fairwitness.judges.factory import check_usable
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
-from fairwitness.lm.inspect import inspect_model, load_tokenizer
+from fairwitness.lm.inspect import load_tokenizer
 from fairwitness.problems.problem import Problem
 from fairwitness.problems.readers import read_files
 from fairwitness.problems.records import Record, Refused
-from fairwitness.records.keys import code_revision, key_of
+from fairwitness.records.code import code_revision
+from fairwitness.records.keys import key_of
 from fairwitness.text.segmentation import segmenter_revision
 from fairwitness.text.think_tags import Irregularity, Tags, find_draft
 
@@ -146,37 +150,29 @@ def _given(text: str, tags: Tags) -> GivenDraft:
     return GivenDraft(text[span.start : span.end].strip(), span.irregular)
 
 
-MEASURING_PACKAGES = ("text", "problems", "lm", "drafts")
+DRAFTS_CODE = ("fairwitness.drafts.making",)
+"""The module whose code, with all that it imports, decides what a draft, its steps and its conclusion are."""
 
 
 @dataclass(frozen=True, eq=False)
-class DraftStudy:
+class DraftStudy(Study):
     """One model on one data set with drafts of one source.
 
     Attributes:
-        config: The run's configuration.
-        model: The model's part of it.
-        facts: What is known of the model.
-        data: The data set.
         style: How the model's drafts look.
         source: `own`, or the name of a file of drafts.
         given: That file; None for `own`.
-        scope_key: Hash of all that a draft depends on.
     """
 
     config: DraftFaithfulnessConfig
-    model: ModelConfig
-    facts: ModelFacts
-    data: DataSet
     style: DraftStyle
     source: str
     given: DraftFile | None
-    scope_key: str
 
     @property
     def label(self) -> str:
         """Model, data set and source, for people."""
-        return f"{self.facts.name} on {self.data.loaded.name}, {self.source} drafts"
+        return f"{super().label}, {self.source} drafts"
 
     @property
     def refused(self) -> tuple[Refused, ...]:
@@ -184,8 +180,11 @@ class DraftStudy:
         return self.given.refused if self.given else ()
 
     def draft_key(self, problem: Problem) -> str:
-        """Key of a problem's draft."""
-        return key_of(scope=self.scope_key, problem=self.data.problem_key(problem))
+        """Key of a problem's draft; of a given one, its text is a part."""
+        if self.given is None:
+            return self.text_key(problem)
+        draft = self.given.drafts.get(problem.problem_id)
+        return key_of(draft=self.text_key(problem), given=draft and draft.text)
 
 
 def prepare_draft_studies(config: DraftFaithfulnessConfig, loaders: Mapping[str, Loader]) -> list[DraftStudy]:
@@ -194,20 +193,18 @@ def prepare_draft_studies(config: DraftFaithfulnessConfig, loaders: Mapping[str,
     Raises:
         ConfigError, DataError, ModelError: Something cannot be used; the message says what and what to do.
     """
-    data_sets = prepare_data_sets(config.data_sets, config.seed, loaders, hold_out=False)
-    known = Counter(p.problem_id for data in data_sets for p in data.loaded.problems)
+    models = list(subjects(config, loaders, hold_out=False))
+    known = Counter(p.problem_id for data in models[0][2] for p in data.loaded.problems)
     twice = {name for name, count in known.items() if count > 1}
     tags = config.tags.pair if config.tags else None
     files = {file.name: read_drafts(file, tags, known.keys(), ambiguous=twice) for file in config.draft_files}
     studies = []
-    for model in config.models:
-        facts = inspect_model(model)
+    for model, facts, data_sets in models:
         style = _style(config, model, facts)
         for data in data_sets:
             for source in config.sources:
-                given = files.get(source)
-                scope = _scope(config, model, facts, data, source, given)
-                studies.append(DraftStudy(config, model, facts, data, style, source, given, scope))
+                scope = _scope(config, Subject(model, facts, data), source)
+                studies.append(DraftStudy(config, model, facts, data, scope, style, source, files.get(source)))
     return studies
 
 
@@ -219,30 +216,19 @@ def _style(config: DraftFaithfulnessConfig, model: ModelConfig, facts: ModelFact
         raise ModelError(f"{facts.name}: {error}") from error
 
 
-def _scope(
-    config: DraftFaithfulnessConfig,
-    model: ModelConfig,
-    facts: ModelFacts,
-    data: DataSet,
-    source: str,
-    given: DraftFile | None,
-) -> str:
+def _scope(config: DraftFaithfulnessConfig, subject: Subject, source: str) -> str:
+    """Hash of everything but the problem, and the draft where it is given, that a draft's row depends on."""
     return key_of(
-        model=facts.revision,
-        dtype=model.dtype,
-        attention=model.attention,
-        prompt_style=model.prompt_style,
+        **model_settings(subject),
         tags=config.tags and config.tags.model_dump(),
-        data=data.content_key,
         source=source,
-        given={name: draft.text for name, draft in sorted(given.drafts.items())} if given else None,
         seed=config.seed,
         sampling=config.sampling.model_dump(),
         max_tokens=config.limits.draft,
         backend=config.engine.backend,
         decomposer=config.decomposer,
         conclusion_order=list(config.conclusion_order),
-        judge=config.judge.model_dump(mode="json") if config.has_judge else None,
-        code=code_revision(MEASURING_PACKAGES),
+        judge=None if isinstance(config.judge, RulesConfig) else check_usable(config.judge),
+        code=code_revision(*DRAFTS_CODE),
         segmenter=segmenter_revision(),
     )

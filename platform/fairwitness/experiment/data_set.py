@@ -33,14 +33,13 @@ class DataSet:
     selection: Selection
 
     @cached_property
-    def content_key(self) -> str:
-        """Hash of the problems measured and held out."""
-        parts = [[_content(p) for p in group] for group in (self.selection.measured, self.selection.held_out)]
-        return key_of(name=self.loaded.name, revision=self.loaded.data_revision, problems=parts)
+    def held_out_key(self) -> str:
+        """Hash of the problems held out."""
+        return key_of(problems=[_content(problem) for problem in self.selection.held_out])
 
     def problem_key(self, problem: Problem) -> str:
-        """Key of a problem in the table `problems`."""
-        return key_of(data_set=self.loaded.name, revision=self.loaded.data_revision, problem=_content(problem))
+        """Key of a problem in the table `problems`: its content, whatever else its file holds."""
+        return key_of(data_set=self.loaded.name, problem=_content(problem))
 
 
 def prepare_data_sets(

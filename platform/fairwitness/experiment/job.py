@@ -20,10 +20,10 @@ from fairwitness.config import Config, fingerprint
 from fairwitness.errors import FairwitnessError
 from fairwitness.experiment.data_set import DataSet
 from fairwitness.lm.facts import ModelFacts
-from fairwitness.records.keys import code_revision
+from fairwitness.records.config import TrackingConfig
 from fairwitness.records.run_dir import RunDirectory, describe_changes, describe_harmless, run_rows
 from fairwitness.records.store import Store
-from fairwitness.records.tracker import Tracker, TrackingConfig
+from fairwitness.records.tracker import Tracker
 from fairwitness.redact import redact
 
 log = logging.getLogger(__name__)
@@ -248,7 +248,7 @@ def _row(job: str, config: Config, name: str, studies: Sequence[Studied]) -> dic
         "created_at": now,
         "config_json": json.dumps(resolved),
         "config_fingerprint": fingerprint(resolved),
-        "code_revision": code_revision(),
+        "code_revision": None,
         "environment_json": json.dumps(_environment({one.facts.name: one.facts.notes for one in studies})),
         "models": list(dict.fromkeys(f"{one.facts.name}@{one.facts.revision}" for one in studies)),
         "data_sets": list(dict.fromkeys(f"{loaded.name}@{loaded.data_revision}" for loaded in data)),

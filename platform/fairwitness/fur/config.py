@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from fairwitness.chains.config import ChainsConfig, EligibleRule
 from fairwitness.config import Config
-from fairwitness.fleet.config import PoolConfig
 from fairwitness.fur.npo import KlDirection
 from fairwitness.lm.config import ModelConfig
-from fairwitness.problems.config import DataConfig
-from fairwitness.problems.draws import Seed
-from fairwitness.records.run_dir import OutputConfig, RunName
-from fairwitness.records.tracker import TrackingConfig
 from fairwitness.text.numbers import method_name
 
 _COMMON: Mapping[str, Any] = {
@@ -75,9 +71,6 @@ def _values(name: Any) -> Mapping[str, Any]:
     near = difflib.get_close_matches(str(name), list(PRESETS), n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"unknown preset {name!r}{hint} (known are {', '.join(PRESETS)})")
-
-
-EligibleRule = Literal["content_words", "content_tokens"]
 
 
 class FullFF2Config(Config):
@@ -152,13 +145,6 @@ class RecipeConfig(Config):
         return expand_preset(given)
 
 
-class CotConfig(Config):
-    """How the CoT is generated."""
-
-    max_new_tokens: int = Field(300, ge=1)
-    """Longest CoT, in tokens; it also ends at a blank line or the end-of-text token."""
-
-
 class MeasureConfig(Config):
     """What is measured."""
 
@@ -166,19 +152,6 @@ class MeasureConfig(Config):
     """Also unlearn problems whose direct and CoT answers differ; they never enter the aggregates."""
     cot_after: bool = False
     """Generate a CoT and the answer given it after the last iteration."""
-
-
-class EngineConfig(Config):
-    """How the engine uses its device; changes no result beyond rounding."""
-
-    group_size: int | None = Field(None, ge=1, le=1024)
-    """How many tasks are unlearned at once (K). By default from free memory."""
-    max_group_size: int = Field(32, ge=1, le=1024)
-    """Upper bound of K when it is chosen from free memory."""
-    max_tokens: int = Field(4096, ge=1)
-    """Padded tokens per forward pass."""
-    memory_share: float = Field(0.6, gt=0, le=1)
-    """Share of the free memory that groups may use."""
 
 
 Rate = Annotated[float, Field(gt=0, le=10)]
@@ -200,33 +173,20 @@ class MethodConfig(Config):
         return method_name(self.method.kind, getattr(self.method, "rank", None))
 
 
-class StudyConfig(Config):
+class StudyConfig(ChainsConfig):
     """What every job that unlearns is told: models, data sets, recipe, workers. The jobs add their learning rates."""
 
-    name: RunName
-    """Name of the run. The same name goes on with an earlier run of it."""
-    seed: Seed = 0
-    """Seed of every random draw."""
-    models: tuple[ModelConfig, ...] = Field(min_length=1)
-    """The models."""
-    data_sets: tuple[DataConfig, ...] = Field(min_length=1)
-    """The data sets."""
     recipe: RecipeConfig = RecipeConfig()
     """How a cot_step is unlearned."""
-    cot: CotConfig = CotConfig()
-    """How CoTs are generated."""
     measure: MeasureConfig = MeasureConfig()
     """What is measured."""
     min_specificity: float = Field(95.0, ge=0, le=100)
     """Percent of held-out answers that must stay, after rounding, for a rate to be chosen."""
-    engine: EngineConfig = EngineConfig()
-    """How the engine uses its device."""
-    pool: PoolConfig = PoolConfig()
-    """The workers."""
-    output: OutputConfig = OutputConfig()
-    """Where results are written."""
-    tracking: TrackingConfig = TrackingConfig()
-    """Where MLflow is."""
+
+    @property
+    def eligible(self) -> EligibleRule:
+        """Which cot_steps are unlearned or retained."""
+        return self.recipe.eligible
 
     def rates_of(self, model: ModelConfig) -> tuple[float, ...]:
         """The learning rates of one model, each once; a job says which."""
@@ -235,30 +195,6 @@ class StudyConfig(Config):
     def by_method(self) -> Sequence[StudyConfig]:
         """One configuration per method; this one alone where there is one method."""
         return (self,)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        names = [model.shown_name for model in self.models]
-        if len(set(names)) < len(names):
-            raise ValueError(f"models: two have the same name among {', '.join(names)}; give each a `name`")
-        if self.pool.num_gpus_per_actor > 0 and all(model.device == "cpu" for model in self.models):
-            raise ValueError("pool.num_gpus_per_actor is above 0, but every model has device: cpu; set device: cuda")
-        if self.pool.kind == "ray" and self.pool.num_gpus_per_actor == 0:
-            on_gpu = [model.shown_name for model in self.models if model.device == "cuda"]
-            if on_gpu:
-                raise ValueError(f"{on_gpu[0]} has device: cuda; give its actors a share: pool.num_gpus_per_actor")
-        return self
-
-    def must_be_models(self, key: str, names: Iterable[str]) -> None:
-        """Makes sure that settings by model name models of this run.
-
-        Raises:
-            ValueError: One does not.
-        """
-        known = [model.shown_name for model in self.models]
-        unknown = sorted(set(names) - set(known))
-        if unknown:
-            raise ValueError(f"{key}: {unknown[0]!r} is no model of this run ({', '.join(known)})")
 
 
 class FurSweepConfig(StudyConfig):

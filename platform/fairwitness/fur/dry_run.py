@@ -8,15 +8,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fairwitness.chains.cots import CotRecord, score_records, write_records
 from fairwitness.experiment.data_set import Loader, refusal_lines
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import Pool
-from fairwitness.fur.client import EngineClient
+from fairwitness.fur.client import FurClient
 from fairwitness.fur.config import StudyConfig
-from fairwitness.fur.cots import CotRecord, score_records, write_records
 from fairwitness.fur.memory import Capacity
 from fairwitness.fur.schedule import engine_group, make_schedule, pack_groups
-from fairwitness.fur.study import Study, prepare_studies
+from fairwitness.fur.studies import prepare_studies
+from fairwitness.fur.study import FurStudy
 from fairwitness.problems.problem import Problem
 from fairwitness.records.progress import duration
 from fairwitness.records.run_dir import RunDirectory
@@ -71,7 +72,7 @@ def dry_run(config: StudyConfig, *, loaders: Mapping[str, Loader]) -> Iterator[s
         yield f"all studies: about {duration(total)}"
 
 
-def calibrate(study: Study, pool: Pool, *, has_cots: bool = False) -> Estimate:
+def calibrate(study: FurStudy, pool: Pool, *, has_cots: bool = False) -> Estimate:
     """Measures CoTs of a few problems and one group of tasks, and scales up.
 
     Args:
@@ -79,7 +80,7 @@ def calibrate(study: Study, pool: Pool, *, has_cots: bool = False) -> Estimate:
         pool: Where to measure.
         has_cots: A study of another method writes the CoTs, so that they cost this one nothing.
     """
-    run = EngineClient(study, pool)
+    run = FurClient(study, pool)
     sample = study.data.selection.measured[:NUM_CALIBRATION_PROBLEMS]
     held_out = run.held_out()
     start = time.perf_counter()
@@ -93,7 +94,7 @@ def calibrate(study: Study, pool: Pool, *, has_cots: bool = False) -> Estimate:
     capacity = run.capacity(schedule.planned, held_out)
     group = pack_groups([p for p in schedule.planned if p.lr == study.rates[0]], capacity.group_size, 1)[0]
     start = time.perf_counter()
-    run.ask(engine_group(study, group, held_out))
+    run.ask(engine_group(study, group, held_out), "one group of tasks")
     seconds_task = (time.perf_counter() - start) / len(group)
     num_tasks = round(len(schedule.planned) / len(sample) * num_problems)
     workers = study.config.pool.most_workers
@@ -101,12 +102,12 @@ def calibrate(study: Study, pool: Pool, *, has_cots: bool = False) -> Estimate:
     return Estimate(num_problems, num_tasks, math.ceil(num_tasks / capacity.group_size), capacity, seconds)
 
 
-def _records(study: Study, pool: Pool, run: EngineClient, sample: Sequence[Problem]) -> list[CotRecord]:
+def _records(study: FurStudy, pool: Pool, run: FurClient, sample: Sequence[Problem]) -> list[CotRecord]:
     written = [r for batch in write_records(study, pool, run.spec, sample) for r in batch]
     return [r for batch in score_records(pool, run.spec, written) for r in batch]
 
 
-def _what(study: Study) -> str:
+def _what(study: FurStudy) -> str:
     num_problems = len(study.data.selection.measured)
     sample = _number(min(num_problems, NUM_CALIBRATION_PROBLEMS), "problem", "problems")
     return (
@@ -115,7 +116,7 @@ def _what(study: Study) -> str:
     )
 
 
-def _estimated(study: Study, estimate: Estimate) -> str:
+def _estimated(study: FurStudy, estimate: Estimate) -> str:
     capacity = estimate.capacity
     if capacity is None:
         sample = _number(min(estimate.num_problems, NUM_CALIBRATION_PROBLEMS), "problem", "problems")

@@ -16,13 +16,14 @@ import pyarrow.compute as pc
 
 from fairwitness.analysis.faithfulness import ChosenRate, Infeasible, cell_faithfulness, choose_searched, decisions_of
 from fairwitness.analysis.runs import IMPORT_JOB
+from fairwitness.chains.cots import CotRecord, stored_records
 from fairwitness.config import Config, load_config
 from fairwitness.errors import StoreError
 from fairwitness.experiment.data_set import Loader
 from fairwitness.fur.config import FurSweepConfig
-from fairwitness.fur.cots import CotRecord, stored_records
 from fairwitness.fur.search.config import LrSearchConfig
-from fairwitness.fur.study import Study, prepare_studies
+from fairwitness.fur.studies import prepare_studies
+from fairwitness.fur.study import FurStudy
 from fairwitness.problems.draws import item_rng
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
@@ -42,7 +43,7 @@ class FinishedStudy:
         decisions: Where a search made the run, why the trial of each cell ended; see `decisions_of`.
     """
 
-    study: Study
+    study: FurStudy
     records: tuple[CotRecord, ...]
     unlearning: pd.DataFrame
     decisions: Mapping[str, str]
@@ -91,7 +92,7 @@ def open_finished(
     return [_finished(replace(study, scope_key=key), store, rows[-1]) for study, key in scopes]
 
 
-def _must_be_the_same(run: RunDirectory, row: Mapping[str, Any], studies: list[Study]) -> None:
+def _must_be_the_same(run: RunDirectory, row: Mapping[str, Any], studies: list[FurStudy]) -> None:
     now = {
         "model": {f"{study.facts.name}@{study.facts.revision}" for study in studies},
         "data set": {f"{study.data.loaded.name}@{study.data.loaded.data_revision}" for study in studies},
@@ -103,7 +104,7 @@ def _must_be_the_same(run: RunDirectory, row: Mapping[str, Any], studies: list[S
             raise StoreError(f"{run.path}: a {what} is not the one of the sweep ({names}); run the sweep again first")
 
 
-def _finished(study: Study, store: Store, row: Mapping[str, Any]) -> FinishedStudy:
+def _finished(study: FurStudy, store: Store, row: Mapping[str, Any]) -> FinishedStudy:
     records = stored_records(study, store)
     rank = pc.field("lora_rank")
     of_rank = rank.is_null() if study.lora_rank is None else rank == study.lora_rank

@@ -10,8 +10,13 @@ import psutil
 import torch
 from torch import Tensor, nn
 
-from fairwitness.fur.config import EngineConfig, FullFF2Config, LoraConfig, RecipeConfig
+from fairwitness.chains.items import (
+    Question,
+)
+from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.tasks import UnlearnTask
+from fairwitness.lm.config import EngineConfig
+from fairwitness.lm.engine import ModelEngine
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import PAD_ID
@@ -173,3 +178,16 @@ def _one_variant(lm: LanguageModel, recipe: RecipeConfig) -> Iterator[None]:
     finally:
         for weight in weights:
             weight.requires_grad_(False)
+
+
+@dataclass(frozen=True)
+class CapacityItem:
+    """Asks how many of the given tasks fit into memory at once. Gives a `Capacity`."""
+
+    longest: UnlearnTask
+    recipe: RecipeConfig
+    held_out: tuple[Question, ...]
+
+    def answer(self, engine: ModelEngine) -> Capacity:
+        """See `capacity`."""
+        return capacity(engine.lm, self.longest, self.recipe, engine.config)

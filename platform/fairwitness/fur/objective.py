@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from fairwitness.chains.steps import StepTokens
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.npo import kl_divergence, npo_loss, segment_sums
 from fairwitness.fur.packing import PackedBatch, SlotRow, pack
-from fairwitness.fur.tasks import StepTokens, UnlearnTask
+from fairwitness.fur.tasks import UnlearnTask
 from fairwitness.lm.scoring import logits_at, target_logprobs
 
 FORGET_SLOT = 0

@@ -5,81 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from string import ascii_uppercase
-from typing import Any
 
+from fairwitness.chains.cots import CotRecord, Row
+from fairwitness.chains.items import HeldOut
+from fairwitness.chains.steps import StepTokens
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.cots import CotRecord
-from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import HeldOut, Measured, StepTokens, TaskResult
+from fairwitness.fur.study import FurStudy
+from fairwitness.fur.tasks import Measured, TaskResult
 from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of
-
-Row = dict[str, Any]
 
 CONTEXT_TOO_SHORT = "measured, but the CoT after unlearning and the question do not fit into the model's context"
 
 
-def cot_row(study: Study, record: CotRecord) -> Row:
-    """Row of `cots` for one problem."""
-    row: Row = {
-        "key": study.cot_key(record.problem),
-        **_scope(study),
-        "problem_key": study.data.problem_key(record.problem),
-        "problem_id": record.problem.problem_id,
-        "model_revision": study.facts.revision,
-        "prompt_style": study.model.prompt_style,
-        "seed": study.config.seed,
-        "prompt_ids": list(record.prompt_ids),
-        "cot_ids": list(record.cot_ids),
-        "cot_text": record.text,
-        "finish": record.finish,
-        "agree": record.agree,
-        "num_cot_steps": len(record.steps),
-        "status": record.status,
-        "reason": record.reason,
-    }
-    for name, answer in (("direct", record.direct), ("cot", record.given_cot)):
-        if answer is not None:
-            row |= {
-                f"{name}_letter": ascii_uppercase[answer.index],
-                f"{name}_probs": list(answer.probs),
-                f"{name}_letter_mass": answer.mass,
-            }
-    return row
-
-
-def cot_step_rows(study: Study, record: CotRecord) -> list[Row]:
-    """Rows of `cot_steps` for one CoT."""
-    cot_key = study.cot_key(record.problem)
-    return [
-        {
-            "key": key_of(cot=cot_key, cot_step=step.index),
-            "scope_key": study.scope_key,
-            "data_set": study.data.loaded.name,
-            "cot_key": cot_key,
-            "problem_id": record.problem.problem_id,
-            "cot_step_index": step.index,
-            "char_start": step.char_start,
-            "char_end": step.char_end,
-            "token_start": step.token_start,
-            "token_end": step.token_end,
-            "text": step.text,
-            "content_words": list(step.words),
-            "content_positions": [p for word in step.word_positions for p in word],
-            "eligible": step.ineligible is None,
-            "base_logprob": record.base_logprobs[step.index],
-            "status": "ok" if step.ineligible is None else "skipped",
-            "reason": step.ineligible,
-        }
-        for step in record.steps
-    ]
-
-
-def _scope(study: Study) -> Row:
-    return {"scope_key": study.scope_key, "data_set": study.data.loaded.name, "model": study.facts.name}
-
-
-def place_key(study: Study, lr: float, problem: Problem, cot_step_index: int | None) -> str:
+def place_key(study: FurStudy, lr: float, problem: Problem, cot_step_index: int | None) -> str:
     """Key of a step at a rate, whatever retain set it was measured with; without a step, of the problem at a rate."""
     return key_of(cell=study.cell_key(lr), cot=study.cot_key(problem), cot_step=cot_step_index)
 
@@ -95,7 +34,7 @@ def task_key(place: str, retain: Sequence[StepTokens] = ()) -> str:
 
 
 def unmeasured_row(
-    study: Study,
+    study: FurStudy,
     record: CotRecord,
     cot_step_index: int | None,
     lr: float,
@@ -112,7 +51,7 @@ def unmeasured_row(
 
 
 def measured_rows(
-    study: Study,
+    study: FurStudy,
     record: CotRecord,
     cot_step_index: int,
     lr: float,
@@ -144,13 +83,13 @@ def measured_rows(
 
 
 def _task_columns(
-    study: Study, record: CotRecord, cot_step_index: int | None, lr: float, key: str, attempt: int
+    study: FurStudy, record: CotRecord, cot_step_index: int | None, lr: float, key: str, attempt: int
 ) -> Row:
     return {
         "task_key": key,
         "place_key": place_key(study, lr, record.problem, cot_step_index),
         "cell_key": study.cell_key(lr),
-        **_scope(study),
+        **study.columns,
         "attempt": attempt,
         "model_revision": study.facts.revision,
         "problem_id": record.problem.problem_id,

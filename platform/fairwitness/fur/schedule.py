@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from fairwitness.fur.cots import CotRecord, question_of
-from fairwitness.fur.rows import Row, place_key, task_key, unmeasured_row
+from fairwitness.chains.cots import CotRecord, Row, question_of
+from fairwitness.chains.items import HeldOut
+from fairwitness.chains.steps import StepTokens
+from fairwitness.fur.rows import place_key, task_key, unmeasured_row
 from fairwitness.fur.sets import draw_retain
-from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import HeldOut, StepTokens, UnlearnGroup, UnlearnTask
+from fairwitness.fur.study import FurStudy
+from fairwitness.fur.tasks import UnlearnTask
+from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.problems.draws import item_rng
 
 DISAGREE = "direct and CoT answers differ"
@@ -49,7 +52,7 @@ Wanted = Mapping[float, AbstractSet[str]]
 
 
 def make_schedule(
-    study: Study,
+    study: FurStudy,
     records: Sequence[CotRecord],
     finished: AbstractSet[str],
     attempts: Mapping[str, int],
@@ -113,7 +116,7 @@ def pack_groups(planned: Sequence[Planned], size: int, num_workers: int) -> list
     return groups
 
 
-def engine_group(study: Study, group: Sequence[Planned], held_out: tuple[HeldOut, ...]) -> UnlearnGroup:
+def engine_group(study: FurStudy, group: Sequence[Planned], held_out: tuple[HeldOut, ...]) -> UnlearnGroup:
     """What the engine is sent for a group."""
     config = study.config
     cot_after = config.cot if config.measure.cot_after else None
@@ -121,7 +124,7 @@ def engine_group(study: Study, group: Sequence[Planned], held_out: tuple[HeldOut
 
 
 def _superseded(
-    study: Study, record: CotRecord, lr: float, finished: AbstractSet[str], attempts: Mapping[str, int]
+    study: FurStudy, record: CotRecord, lr: float, finished: AbstractSet[str], attempts: Mapping[str, int]
 ) -> list[Row]:
     """Takes back the row that said that the whole problem failed, when its CoT is there now."""
     place = place_key(study, lr, record.problem, None)
@@ -131,7 +134,7 @@ def _superseded(
     return [unmeasured_row(study, record, None, lr, status="skipped", reason=LATER, attempt=num_failed + 1)]
 
 
-def _verdicts(study: Study, record: CotRecord, num_with_steps: int) -> Iterator[tuple[int | None, str, str | None]]:
+def _verdicts(study: FurStudy, record: CotRecord, num_with_steps: int) -> Iterator[tuple[int | None, str, str | None]]:
     if record.status != "ok" or not record.steps:
         status = record.status if record.status != "ok" else "skipped"
         yield None, status, record.reason or "the CoT has no cot_step"
@@ -146,7 +149,9 @@ def _contexts(record: CotRecord) -> list[StepTokens]:
     return [step.tokens(record.prompt_ids, record.cot_ids) for step in record.eligible]
 
 
-def _task(study: Study, record: CotRecord, index: int, pool: Sequence[tuple[str, Sequence[StepTokens]]]) -> UnlearnTask:
+def _task(
+    study: FurStudy, record: CotRecord, index: int, pool: Sequence[tuple[str, Sequence[StepTokens]]]
+) -> UnlearnTask:
     assert record.direct is not None
     problem_id, seed = record.problem.problem_id, study.config.seed
     after = study.config.measure.cot_after

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from fairwitness.experiment.job import JobRun
 from fairwitness.fur.config import StudyConfig
-from fairwitness.fur.study import Study
+from fairwitness.fur.study import FurStudy
 from fairwitness.fur.study_run import StudyRun, iterate_cells
 from fairwitness.fur.tracking import log_cells
 from fairwitness.records.run_dir import RunDirectory
@@ -22,7 +22,7 @@ class StudyJob(JobRun):
     """A job over studies; its tasks are those of their cells."""
 
     def __init__(
-        self, job: str, config: StudyConfig, studies: Sequence[Study], run: RunDirectory, store: Store
+        self, job: str, config: StudyConfig, studies: Sequence[FurStudy], run: RunDirectory, store: Store
     ) -> None:
         """Prepares; nothing is written yet. See `JobRun`."""
         self.studies = studies

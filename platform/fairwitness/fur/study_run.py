@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
+from fairwitness.chains.cots import CotRecord, cot_row, cot_step_rows, score_records, stored_records, write_records
+from fairwitness.chains.items import HeldOut
 from fairwitness.experiment.data_set import problem_rows
 from fairwitness.fleet.pool import Outcome, Pool
-from fairwitness.fur.client import EngineClient
-from fairwitness.fur.cots import CotRecord, score_records, stored_records, write_records
-from fairwitness.fur.rows import cot_row, cot_step_rows, measured_rows, place_key, unmeasured_row
+from fairwitness.fur.client import FurClient
+from fairwitness.fur.rows import measured_rows, place_key, unmeasured_row
 from fairwitness.fur.schedule import Planned, Schedule, Wanted, engine_group, make_schedule, pack_groups
-from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import HeldOut, TaskResult
+from fairwitness.fur.study import FurStudy
+from fairwitness.fur.tasks import TaskResult
 from fairwitness.records.progress import Progress, at_work
 from fairwitness.records.store import Store
 
@@ -34,7 +35,7 @@ class _SetUp(NamedTuple):
 class StudyRun:
     """Owns one study's progress through base measurement, self-checks and unlearning."""
 
-    def __init__(self, study: Study, pool: Pool, store: Store, *, on_cell: Callable[[str], None]) -> None:
+    def __init__(self, study: FurStudy, pool: Pool, store: Store, *, on_cell: Callable[[str], None]) -> None:
         """Prepares; nothing is run yet.
 
         Args:
@@ -44,7 +45,7 @@ class StudyRun:
             on_cell: Called with the key of each cell that is complete in the store.
         """
         self.study, self.pool, self.store, self.on_cell = study, pool, store, on_cell
-        self.client = EngineClient(study, pool)
+        self.client = FurClient(study, pool)
 
     def run(self) -> None:
         """Measures everything that is not in the store yet.
@@ -196,6 +197,6 @@ def _is_scored(record: CotRecord) -> bool:
     )
 
 
-def iterate_cells(studies: Sequence[Study]) -> Iterator[str]:
+def iterate_cells(studies: Sequence[FurStudy]) -> Iterator[str]:
     """Keys of all cells of all studies."""
     return (study.cell_key(lr) for study in studies for lr in study.rates)

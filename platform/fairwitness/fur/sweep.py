@@ -9,7 +9,7 @@ from fairwitness.experiment.data_set import Loader, refusal_lines
 from fairwitness.experiment.job import JobResult, Reporter
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fur.config import FurSweepConfig
-from fairwitness.fur.study import prepare_studies
+from fairwitness.fur.studies import prepare_studies
 from fairwitness.fur.study_job import StudyJob
 from fairwitness.fur.study_run import StudyRun
 from fairwitness.records.run_dir import RunDirectory

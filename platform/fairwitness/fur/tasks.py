@@ -4,50 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairwitness.fur.config import CotConfig, RecipeConfig
-
-Ids = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class StepTokens:
-    """One cot_step in its context.
-
-    Attributes:
-        ids: Prompt and CoT up to the end of the step, as generated.
-        start: Position in `ids` of the step's first token; the step ends with `ids`.
-        words: Positions in `ids` of the tokens of each content word.
-    """
-
-    ids: Ids
-    start: int
-    words: tuple[Ids, ...]
-
-    @property
-    def content(self) -> Ids:
-        """Positions of all content tokens."""
-        return tuple(p for word in self.words for p in word)
-
-    @property
-    def positions(self) -> Ids:
-        """Positions of all tokens of the step."""
-        return tuple(range(self.start, len(self.ids)))
-
-
-@dataclass(frozen=True)
-class Question:
-    """A prompt that ends in the answer cue, with the ids of its letters in that context."""
-
-    ids: Ids
-    letter_ids: Ids
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """A held-out question and the choice (0 for A) that the base model picks."""
-
-    question: Question
-    base_index: int
+from fairwitness.chains.items import Ids, Question
+from fairwitness.chains.steps import StepTokens
 
 
 @dataclass(frozen=True)
@@ -78,21 +36,6 @@ class UnlearnTask:
     def num_tokens(self) -> int:
         """Length of the longest sequence, for packing tasks of similar length."""
         return max(len(span.ids) for span in (self.forget, *self.retain))
-
-
-@dataclass(frozen=True)
-class UnlearnGroup:
-    """Tasks that are unlearned at once, at one rate.
-
-    `capability` are questions that each variant is asked after the last iteration.
-    """
-
-    tasks: tuple[UnlearnTask, ...]
-    recipe: RecipeConfig
-    lr: float
-    held_out: tuple[HeldOut, ...]
-    cot_after: CotConfig | None
-    capability: tuple[Question, ...] = ()
 
 
 @dataclass(frozen=True)

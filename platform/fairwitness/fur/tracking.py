@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fairwitness.analysis.cells import summarise_cells
+from fairwitness.records.config import TrackingConfig
 from fairwitness.records.run_dir import RunDirectory
-from fairwitness.records.tracker import Tracker, TrackingConfig, track_stored_run
+from fairwitness.records.tracker import Tracker, track_stored_run
 
 
 def track_run(run_path: Path | str, config: TrackingConfig, artifacts: Sequence[Path] | None = None) -> str | None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from fairwitness.fur.config import EngineConfig, FullFF2Config, LoraConfig, RecipeConfig
+from fairwitness.chains.config import CotConfig
+from fairwitness.chains.items import HeldOut, Ids, Question
+from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.npo import linear_decay
 from fairwitness.fur.objective import GroupObjective, TaskLosses
 from fairwitness.fur.packing import PackedBatch, SlotRow, pack
-from fairwitness.fur.tasks import CotAfter, HeldOut, Ids, Measured, Question, TaskResult, UnlearnGroup, UnlearnTask
+from fairwitness.fur.tasks import CotAfter, Measured, TaskResult, UnlearnTask
+from fairwitness.lm.config import EngineConfig
+from fairwitness.lm.engine import ModelEngine
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.last_layer import last_modules
+from fairwitness.lm.memory import within_memory
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import LetterAnswer, letter_answers, logits_at, target_logprobs
 
@@ -49,6 +57,8 @@ def variant_answers(
                 found[read.task][part[read.slot]] = answer.index
     return [tuple(choices) for choices in found]
 
+
+log = logging.getLogger(__name__)
 
 STEP_SLOT, QUESTION_SLOT, FIRST_HELD_OUT_SLOT = 0, 1, 2
 
@@ -237,3 +247,35 @@ def _not_finite(history: Sequence[Measured]) -> str | None:
         if not all(map(math.isfinite, values)):
             return f"non-finite loss or measurement at iteration {record.iteration}; lower the learning rate"
     return None
+
+
+@dataclass(frozen=True)
+class UnlearnGroup:
+    """Tasks that are unlearned at once, at one rate.
+
+    `capability` are questions that each variant is asked after the last iteration.
+    """
+
+    tasks: tuple[UnlearnTask, ...]
+    recipe: RecipeConfig
+    lr: float
+    held_out: tuple[HeldOut, ...]
+    cot_after: CotConfig | None
+    capability: tuple[Question, ...] = ()
+
+    def answer(self, engine: ModelEngine) -> list[TaskResult]:
+        """Unlearns the group; where memory runs out, in halves. A single task that does not fit ends with an error.
+
+        There is no second model: the reference is the model before its first update.
+        """
+        results = within_memory(partial(unlearn_group, engine.lm, self, engine.config))
+        if results is not None:
+            return results
+        size = len(self.tasks)
+        if size == 1:
+            message = "out of memory with one task; lower engine.max_tokens or take a smaller model"
+            return [TaskResult(self.tasks[0].task_key, (), message, None, 1, 0.0)]
+        half = (size + 1) // 2
+        log.warning("out of memory with %d tasks at once; going on with %d", size, half)
+        halves = (replace(self, tasks=tasks) for tasks in (self.tasks[:half], self.tasks[half:]))
+        return [result for part in halves for result in part.answer(engine)]

@@ -14,44 +14,23 @@ from fairwitness.fleet.pool import Pool
 from fairwitness.judges.config import LocalModelConfig
 from fairwitness.judges.protocol import ChatPrompt, ChatReply, Placed
 from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.engine import ModelEngine, ModelSpec
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.generation import Generation, generate_greedy
 from fairwitness.lm.inspect import inspect_model, load_tokenizer
-from fairwitness.lm.memory import free_memory, within_memory
-from fairwitness.lm.model import LanguageModel, load
+from fairwitness.lm.memory import within_memory
+from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import decode, encode, render_chat
 
 
 @dataclass(frozen=True)
 class ReplyItem:
-    """Prompts that are continued together."""
+    """Prompts that are continued together. Gives a `ChatReply` per prompt."""
 
     prompts: tuple[ChatPrompt, ...]
     max_tokens: int
 
-
-@dataclass(frozen=True)
-class ReplySpec:
-    """Recipe of an engine that replies: the model."""
-
-    model: ModelConfig
-
-    def build(self) -> ReplyEngine:
-        """Loads the model.
-
-        Raises:
-            ModelError: It cannot be used as it is.
-        """
-        return ReplyEngine(load(self.model))
-
-
-class ReplyEngine:
-    """Owns one loaded chat model."""
-
-    def __init__(self, lm: LanguageModel) -> None:
-        self.lm = lm
-
-    def run(self, item: ReplyItem) -> list[ChatReply]:
+    def answer(self, engine: ModelEngine) -> list[ChatReply]:
         """A reply per prompt; one that does not fit into the context has an error.
 
         Where memory runs out, prompts go in batches of half the size.
@@ -59,34 +38,31 @@ class ReplyEngine:
         Raises:
             ModelError: Not even one prompt fits into memory.
         """
-        ids = [prompt_ids(self.lm.tokenizer, prompt) for prompt in item.prompts]
+        lm = engine.lm
+        ids = [prompt_ids(lm.tokenizer, prompt) for prompt in self.prompts]
         size = len(ids)
-        while (generated := within_memory(partial(self._generate, ids, item.max_tokens, size))) is None:
+        while (generated := within_memory(partial(self._generate, lm, ids, size))) is None:
             if size == 1:
                 raise ModelError("out of memory with one prompt; lower the judge's max_tokens or take a smaller model")
             size = (size + 1) // 2
-        return [self._reply(g, len(prompt)) for g, prompt in zip(generated, ids, strict=True)]
+        return [_reply(lm, g, len(prompt)) for g, prompt in zip(generated, ids, strict=True)]
 
-    def close(self) -> None:
-        """Frees the model."""
-        del self.lm
-        free_memory()
+    def _generate(self, lm: LanguageModel, ids: Sequence[Sequence[int]], size: int) -> list[Generation]:
+        return generate_greedy(lm, ids, self.max_tokens, batch_size=size, stop_at_blank_line=False)
 
-    def _generate(self, ids: Sequence[Sequence[int]], max_tokens: int, size: int) -> list[Generation]:
-        return generate_greedy(self.lm, ids, max_tokens, batch_size=size, stop_at_blank_line=False)
 
-    def _reply(self, generation: Generation, num_prompt_tokens: int) -> ChatReply:
-        if generation.error is not None:
-            return ChatReply(None, generation.error, num_prompt_tokens)
-        text = decode(self.lm.tokenizer, generation.ids)
-        error = None if text.strip() else "the reply is empty: the model ended it at once"
-        return ChatReply(
-            None if error else text,
-            error,
-            num_prompt_tokens,
-            len(generation.ids),
-            is_cut=generation.finish == "length",
-        )
+def _reply(lm: LanguageModel, generation: Generation, num_prompt_tokens: int) -> ChatReply:
+    if generation.error is not None:
+        return ChatReply(None, generation.error, num_prompt_tokens)
+    text = decode(lm.tokenizer, generation.ids)
+    error = None if text.strip() else "the reply is empty: the model ended it at once"
+    return ChatReply(
+        None if error else text,
+        error,
+        num_prompt_tokens,
+        len(generation.ids),
+        is_cut=generation.finish == "length",
+    )
 
 
 class LocalModel:
@@ -121,7 +97,7 @@ class LocalModel:
         size = self._config.batch_size
         batches = [order[start : start + size] for start in range(0, len(order), size)]
         items = (ReplyItem(tuple(prompts[p] for p in batch), max_tokens) for batch in batches)
-        for outcome in self._pool.map(ReplySpec(self._config.model), items):
+        for outcome in self._pool.map(ModelSpec(self._config.model), items):
             batch = batches[outcome.index]
             found = [ChatReply(None, outcome.error)] * len(batch) if outcome.error else outcome.value
             yield from (Placed(position, reply) for position, reply in zip(batch, found, strict=True))

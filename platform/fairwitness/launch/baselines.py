@@ -14,10 +14,10 @@ from fairwitness.launch.common import LOADERS
 from fairwitness.launch.job import Job, make_report
 from fairwitness.organisms.rewrites import rewrite
 from fairwitness.organisms.shipped import ORGANISM
-from fairwitness.records.keys import code_revision
+from fairwitness.records.code import code_revision
 from fairwitness.report.followups import baseline_lines
 
-RULES: Mapping[str, Rule] = {ORGANISM: Rule(ORGANISM, code_revision(("organisms",)), rewrite)}
+RULES: Mapping[str, Rule] = {ORGANISM: Rule(ORGANISM, code_revision("fairwitness.organisms.rewrites"), rewrite)}
 """Rules that write mistakes and paraphrases for a made-up world."""
 
 

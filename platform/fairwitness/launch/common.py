@@ -20,8 +20,8 @@ from fairwitness.experiment.job import EXIT_INTERRUPTED
 from fairwitness.lm.config import ModelConfig
 from fairwitness.organisms.shipped import ORGANISM, load_organism_problems, organism_path
 from fairwitness.organisms.thinker.shipped import THINKER, load_thinker_problems, thinker_path
+from fairwitness.records.config import TrackingConfig
 from fairwitness.records.run_dir import RunDirectory
-from fairwitness.records.tracker import TrackingConfig
 from fairwitness.redact import redact_text
 
 LOADERS: Mapping[str, Loader] = {ORGANISM: load_organism_problems, THINKER: load_thinker_problems}

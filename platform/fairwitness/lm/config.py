@@ -52,3 +52,16 @@ class ModelConfig(Config):
     def shown_name(self) -> str:
         """`name`, or the last part of `model`."""
         return self.name or self.model.rstrip("/").rsplit("/", 1)[-1]
+
+
+class EngineConfig(Config):
+    """How the engine uses its device; changes no result beyond rounding."""
+
+    group_size: int | None = Field(None, ge=1, le=1024)
+    """How many tasks are unlearned at once (K). By default from free memory."""
+    max_group_size: int = Field(32, ge=1, le=1024)
+    """Upper bound of K when it is chosen from free memory."""
+    max_tokens: int = Field(4096, ge=1)
+    """Padded tokens per forward pass."""
+    memory_share: float = Field(0.6, gt=0, le=1)
+    """Share of the free memory that groups may use."""

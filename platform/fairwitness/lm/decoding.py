@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from fairwitness.errors import ModelError
 from fairwitness.lm.model import LanguageModel
 
 
@@ -88,3 +89,23 @@ def decode_rows(
         fed_BT = torch.tensor(fed, device=lm.device).unsqueeze(1)
         going_B1 = torch.tensor([[int(row.going)] for row in rows], device=lm.device)
         mask_BT = torch.cat([mask_BT, going_B1], dim=1)
+
+
+def token_numbers(mask_BT: Any, num_rows: int, num_tokens: int, *, num_cached: int) -> torch.Tensor:
+    """For each column of a call the number of its token in its row, from 0, and -1 for padding; on the CPU.
+
+    Args:
+        mask_BT: 1 for tokens, 0 for padding, those in the cache included; None where every column holds a token.
+        num_rows: Rows of the call.
+        num_tokens: Columns of the call.
+        num_cached: Columns that the cache holds.
+
+    Raises:
+        ModelError: The mask is of another kind.
+    """
+    if mask_BT is None:
+        return torch.arange(num_cached, num_cached + num_tokens).expand(num_rows, -1)
+    if not isinstance(mask_BT, torch.Tensor) or mask_BT.ndim != 2:
+        raise ModelError("this attention mask does not number the tokens; give a row of 1 (token) and 0 (padding) each")
+    held_BT = mask_BT.cpu() != 0
+    return (held_BT.cumsum(dim=1) - 1).masked_fill(~held_BT, -1)[:, -num_tokens:]

@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -109,6 +109,11 @@ def find_ff2(model: PreTrainedModel, model_type: str, override: str | None) -> t
         if weight is None or weight.ndim != 2:
             raise ModelError(f"FF2 module {name!r} has no weight matrix. {_candidates(model, suffix)}")
     return names
+
+
+def layer_names(ff2_names: Sequence[str]) -> tuple[str, ...]:
+    """Dotted names of the decoder layers that hold these FF2 modules, in their order."""
+    return tuple(re.sub(r"(.+?\.\d+)\..*", r"\1", name) for name in ff2_names)
 
 
 def num_decoder_layers(model: PreTrainedModel) -> int:

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from fairwitness.lm.grouped import shared_out
+from fairwitness.lm.inspect import layer_names
 
-_LAYER = re.compile(r"(.+\.\d+)\.(.+)")
 _PROJECTIONS = ("self_attn.q_proj", "self_attn.o_proj")
 
 
@@ -33,11 +33,9 @@ def last_modules(model: nn.Module, ff2_names: Sequence[str], *, with_mlp: bool =
         ff2_names: Names of its FF2 modules, in the order of the layers.
         with_mlp: Whether the feed-forward module may be among them.
     """
-    match = _LAYER.fullmatch(ff2_names[-1])
-    if match is None:
-        return ()
-    layer, inside = model.get_submodule(match[1]), match[2]
-    modules = dict(layer.named_modules())
+    layer = layer_names(ff2_names)[-1]
+    inside = ff2_names[-1].removeprefix(f"{layer}.")
+    modules = dict(model.get_submodule(layer).named_modules())
     found = [modules[name] for name in _PROJECTIONS if name in modules]
     mlp = modules.get("mlp")
     is_plain = mlp is not None and len(inspect.signature(mlp.forward).parameters) == 1

@@ -22,11 +22,11 @@ from fairwitness.problems.records import Refused
 from fairwitness.published.lines import JudgementLine, MistakeLine, ResultLine, StudyLine
 from fairwitness.published.reading import Origin, PublishedFile, Taken, read_published
 from fairwitness.published.rows import Cot, Problem, Row, task_key, unlearning_rows
+from fairwitness.records.config import RunName, TrackingConfig
 from fairwitness.records.keys import key_of
 from fairwitness.records.progress import Progress
-from fairwitness.records.run_dir import RunDirectory, RunName, run_rows
+from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
-from fairwitness.records.tracker import TrackingConfig
 
 KIND = "cot_after"
 

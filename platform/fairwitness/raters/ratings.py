@@ -17,10 +17,10 @@ from fairwitness.experiment.job import EXIT_DONE, EXIT_SOME_FAILED, JobRun, Repo
 from fairwitness.problems.readers import Entry, TextFormat, read_csv, read_file
 from fairwitness.problems.records import Record, Refused
 from fairwitness.raters.steps import Step, steps_by_item
+from fairwitness.records.config import TrackingConfig
 from fairwitness.records.keys import key_of
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
-from fairwitness.records.tracker import TrackingConfig
 
 ITEM, RATING, RATER = "item", "rating", "rater"
 SHEET_NAME = "steps.csv"

@@ -6,19 +6,18 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import socket
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 import pyarrow.compute as pc
 import yaml
-from pydantic import Field
 
 from fairwitness.config import Config
 from fairwitness.errors import ConfigError, StoreError
+from fairwitness.records.config import _NAME
 from fairwitness.records.parts import unwritable
 from fairwitness.records.store import Store
 from fairwitness.redact import redact
@@ -28,18 +27,6 @@ MAKERS = ("fur_sweep", "lr_search", "fur_import", "draft_faithfulness")
 
 WITHOUT_EFFECT = ("engine", "pool", "tracking")
 """Groups of settings that change no result."""
-
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
-
-RunName = Annotated[str, Field(pattern=_NAME.pattern)]
-"""Name of a run and of its directory."""
-
-
-class OutputConfig(Config):
-    """Where results are written."""
-
-    dir: str = Field("results", pattern=r"^[^\x00]+$")
-    """Folder of all runs; this run is in `<dir>/<name>`."""
 
 
 class RunDirectory:

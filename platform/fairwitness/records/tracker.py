@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
-from fairwitness.config import Config, fingerprint
+from fairwitness.config import fingerprint
 from fairwitness.errors import FairwitnessError, StoreError
+from fairwitness.records.config import TrackingConfig
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.redact import redact, redact_text
 
@@ -193,19 +192,6 @@ _log = logging.getLogger(__name__)
 _STATUS = {"done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED", "running": "KILLED"}
 CELL_TAG, CONTENT_TAG, RUN_TAG = "fairwitness.cell_key", "fairwitness.content", "fairwitness.run_id"
 PARENT_TAG = "mlflow.parentRunId"
-
-
-class TrackingConfig(Config):
-    """Where a job is shown. Credentials of a server come from MLFLOW_TRACKING_USERNAME and _PASSWORD or _TOKEN."""
-
-    enabled: bool = True
-    """False: nothing is logged to MLflow; results are in the store all the same."""
-    uri: str | None = None
-    """Tracking URI of MLflow; none: the SQLite file `mlflow.db` in the output directory."""
-    experiment: str = Field(default="fairwitness", min_length=1)
-    """Name of the experiment; made when it is missing."""
-    timeout_s: int = Field(default=10, ge=1, le=600)
-    """Seconds that one request to a server may take before tracking is given up for this job."""
 
 
 class Tracker:

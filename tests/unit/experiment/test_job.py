@@ -9,8 +9,8 @@ import pytest
 
 from fairwitness.config import Config
 from fairwitness.experiment.job import JobRun
+from fairwitness.records.config import TrackingConfig
 from fairwitness.records.run_dir import RunDirectory
-from fairwitness.records.tracker import TrackingConfig
 
 
 @pytest.mark.parametrize(("folder", "warns"), [("results", False), ("working_dir_files/_ray_pkg_1/results", True)])

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from fairwitness.fur import objective
+from fairwitness.fur.checks import CheckItem, SelfCheck, self_checks
 from fairwitness.fur.config import LoraConfig, RecipeConfig
-from fairwitness.fur.engine import self_checks
-from fairwitness.fur.items import CheckItem, SelfCheck
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.grouped import GroupedFF2, GroupedLinear
 from fairwitness.lm.model import LanguageModel, checksum, load

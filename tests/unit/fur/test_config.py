@@ -7,18 +7,11 @@ from typing import Any
 
 import pytest
 
+from fairwitness.chains.config import CotConfig
 from fairwitness.config import Config, load_config, parse_yaml, to_yaml, validate
 from fairwitness.errors import ConfigError
-from fairwitness.fur.config import (
-    PRESETS,
-    CotConfig,
-    EngineConfig,
-    FullFF2Config,
-    FurSweepConfig,
-    LoraConfig,
-    MeasureConfig,
-    RecipeConfig,
-)
+from fairwitness.fur.config import PRESETS, FullFF2Config, FurSweepConfig, LoraConfig, MeasureConfig, RecipeConfig
+from fairwitness.lm.config import EngineConfig
 
 
 def test_defaults_are_those_of_the_paper() -> None:

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 import torch
 
+from fairwitness.chains.config import CotConfig
+from fairwitness.chains.items import AnswerItem, CotItem, CotRequest, CotSteps, StepScoreItem
 from fairwitness.errors import ModelError
-from fairwitness.fur import engine as engine_module
-from fairwitness.fur.config import CotConfig, RecipeConfig
-from fairwitness.fur.engine import FurEngine, FurSpec
-from fairwitness.fur.items import AnswerItem, CapacityItem, CheckItem, CotItem, CotRequest, CotSteps, StepScoreItem
-from fairwitness.fur.memory import Capacity
-from fairwitness.fur.tasks import TaskResult, UnlearnGroup
-from fairwitness.fur.unlearn import unlearn_group
+from fairwitness.fur import unlearn as engine_module
+from fairwitness.fur.checks import CheckItem
+from fairwitness.fur.config import RecipeConfig
+from fairwitness.fur.memory import Capacity, CapacityItem
+from fairwitness.fur.tasks import TaskResult
+from fairwitness.fur.unlearn import UnlearnGroup, unlearn_group
 from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.engine import ModelEngine, ModelSpec
 from fairwitness.lm.memory import is_out_of_memory
 from fairwitness.lm.model import LanguageModel
 from tests.helpers.fur_tasks import engine_config, largest_difference, make_group, make_tasks, predictions
@@ -30,8 +32,8 @@ def _group(lm: LanguageModel, num: int) -> UnlearnGroup:
     return make_group(lm, make_tasks(lm, num, num_retain=2), RECIPE)
 
 
-def _engine(lm: LanguageModel) -> FurEngine:
-    return FurEngine(lm, engine_config())
+def _engine(lm: LanguageModel) -> ModelEngine:
+    return ModelEngine(lm, engine_config())
 
 
 def _limit_memory(monkeypatch: pytest.MonkeyPatch, most: int, error: Exception) -> list[int]:
@@ -73,7 +75,7 @@ def test_a_single_task_that_does_not_fit_is_an_error_and_the_rest_goes_on(
         return unlearn_group(lm, group, config)
 
     monkeypatch.setattr(engine_module, "unlearn_group", limited)
-    results = _engine(tiny_llama).unlearn(_group(tiny_llama, 4))
+    results = _engine(tiny_llama).run(_group(tiny_llama, 4))
     assert [bool(result.error) for result in results] == [False, True, False, False]
     assert results[1].error is not None
     assert results[1].error.startswith("out of memory with one task")
@@ -85,7 +87,7 @@ def test_other_errors_are_not_taken_for_lack_of_memory(
 ) -> None:
     sizes = _limit_memory(monkeypatch, 0, RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        _engine(tiny_llama).unlearn(_group(tiny_llama, 4))
+        _engine(tiny_llama).run(_group(tiny_llama, 4))
     assert sizes == [4]
 
 
@@ -144,7 +146,7 @@ def test_an_unknown_request_is_refused(tiny_llama: LanguageModel) -> None:
 
 
 def test_a_spec_travels_and_builds_an_engine_that_can_be_closed(tiny_folder: Callable[[str], Path]) -> None:
-    spec = FurSpec(ModelConfig(model=str(tiny_folder("llama"))), engine_config())
+    spec = ModelSpec(ModelConfig(model=str(tiny_folder("llama"))), engine_config())
     sent = pickle.loads(pickle.dumps(spec))
     assert sent == spec
     engine = sent.build()
@@ -155,6 +157,6 @@ def test_a_spec_travels_and_builds_an_engine_that_can_be_closed(tiny_folder: Cal
 
 
 def test_a_spec_of_a_missing_model_says_so(tmp_path: Path) -> None:
-    spec = FurSpec(ModelConfig(model=str(tmp_path / "absent")), engine_config())
+    spec = ModelSpec(ModelConfig(model=str(tmp_path / "absent")), engine_config())
     with pytest.raises(ModelError, match="absent"):
         spec.build()

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from fairwitness.fur import memory
-from fairwitness.fur.config import EngineConfig, FullFF2Config, LoraConfig, RecipeConfig
+from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.memory import MemoryModel, capacity, free_bytes, memory_model
-from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.config import EngineConfig, ModelConfig
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel, load
 from tests.helpers.fur_tasks import make_tasks

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from fairwitness.chains.steps import StepTokens
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.objective import GroupObjective, TaskLosses
-from fairwitness.fur.tasks import StepTokens, UnlearnTask
+from fairwitness.fur.tasks import UnlearnTask
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel
 from tests.helpers.fur_reference import PlainPolicy, logprobs_of

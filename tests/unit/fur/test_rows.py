@@ -10,25 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from fairwitness.chains.cots import cot_row, cot_step_rows
+from fairwitness.chains.items import HeldOut, Question
+from fairwitness.chains.steps import StepTokens
 from fairwitness.experiment.data_set import problem_rows
-from fairwitness.fur.rows import (
-    cot_row,
-    cot_step_rows,
-    efficacy,
-    measured_rows,
-    place_key,
-    task_key,
-    unmeasured_row,
-)
-from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import CotAfter, HeldOut, Measured, Question, StepTokens, TaskResult
+from fairwitness.fur.rows import efficacy, measured_rows, place_key, task_key, unmeasured_row
+from fairwitness.fur.study import FurStudy
+from fairwitness.fur.tasks import CotAfter, Measured, TaskResult
 from fairwitness.problems.records import Refused
 from fairwitness.records.store import Store
 from tests.helpers.studies import answer, make_study, measured, record
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> Study:
+def study(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> FurStudy:
     return make_study(tmp_path_factory.mktemp("study"), tiny_folder("llama"))
 
 
@@ -63,7 +58,7 @@ def test_efficacy_of_a_small_change_is_exact() -> None:
     assert efficacy(-5.0, -5.0) == 0.0
 
 
-def test_measured_rows_by_hand(study: Study, tmp_path: Path) -> None:
+def test_measured_rows_by_hand(study: FurStudy, tmp_path: Path) -> None:
     one = record(study, measured(study)[0], direct=0, given_cot=0)
     key = task_key(place_key(study, 1e-3, one.problem, 1), [kept(1)])
     after = CotAfter((5, 6), "So.", 3)
@@ -100,7 +95,7 @@ def test_loss_weighs_its_terms(tmp_path: Path, tiny_folder: Callable[[str], Path
     assert [row["loss"] for row in rows] == [27.0, 26.5]
 
 
-def test_without_held_out_questions_specificity_is_unknown(study: Study) -> None:
+def test_without_held_out_questions_specificity_is_unknown(study: FurStudy) -> None:
     one = record(study, measured(study)[0])
     bare = result("t")
     bare = replace(bare, measured=tuple(replace(m, held_out=()) for m in bare.measured))
@@ -108,7 +103,7 @@ def test_without_held_out_questions_specificity_is_unknown(study: Study) -> None
     assert [row["specificity"] for row in rows] == [None, None]
 
 
-def test_unmeasured_row_has_no_measurement(study: Study, tmp_path: Path) -> None:
+def test_unmeasured_row_has_no_measurement(study: FurStudy, tmp_path: Path) -> None:
     one = record(study, measured(study)[0])
     row = unmeasured_row(study, one, 0, 1e-3, status="failed", reason="broken", attempt=3)
     assert (row["iteration"], row["status"], row["reason"], row["attempt"]) == (0, "failed", "broken", 3)
@@ -121,7 +116,7 @@ def test_unmeasured_row_has_no_measurement(study: Study, tmp_path: Path) -> None
     assert [stored[name] for name in figures] == [None] * len(figures)
 
 
-def test_keys_differ_by_everything_that_they_name(study: Study) -> None:
+def test_keys_differ_by_everything_that_they_name(study: FurStudy) -> None:
     one, other, *_ = measured(study)
     places = [
         place_key(study, lr, problem, index)
@@ -141,7 +136,7 @@ def kept(number: int) -> StepTokens:
     return StepTokens((7, 8, number), 1, ((1,), (2,)))
 
 
-def test_cot_rows_are_what_the_store_takes(study: Study, tmp_path: Path) -> None:
+def test_cot_rows_are_what_the_store_takes(study: FurStudy, tmp_path: Path) -> None:
     usual, disagree, failed, empty, _ = measured(study)
     records = [
         record(study, usual, direct=1, given_cot=1),
@@ -159,7 +154,7 @@ def test_cot_rows_are_what_the_store_takes(study: Study, tmp_path: Path) -> None
     assert rows[usual.problem_id]["cot_ids"] == list(records[0].cot_ids)
 
 
-def test_step_rows_point_into_the_cot(study: Study, tmp_path: Path) -> None:
+def test_step_rows_point_into_the_cot(study: FurStudy, tmp_path: Path) -> None:
     one = record(study, measured(study)[0], "Foxes dig deep dens. So it is.")
     with Store(tmp_path) as store:
         store.append("cot_steps", cot_step_rows(study, one))
@@ -174,7 +169,7 @@ def test_step_rows_point_into_the_cot(study: Study, tmp_path: Path) -> None:
     assert (first["base_logprob"], second["base_logprob"]) == (-1.0, -2.0)
 
 
-def test_problem_rows_hold_measured_and_refused(study: Study, tmp_path: Path) -> None:
+def test_problem_rows_hold_measured_and_refused(study: FurStudy, tmp_path: Path) -> None:
     refused = (Refused("x.jsonl", 3, "answer", "no such choice", 2), Refused("x.jsonl", 4, "", "not JSON", 3))
     data = replace(study.data, loaded=replace(study.data.loaded, refused=refused))
     with Store(tmp_path) as store:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairwitness.fur.cots import CotRecord
+from fairwitness.chains.cots import CotRecord
 from fairwitness.fur.rows import place_key, task_key
 from fairwitness.fur.schedule import (
     DISAGREE,
@@ -21,7 +21,7 @@ from fairwitness.fur.schedule import (
     make_schedule,
     pack_groups,
 )
-from fairwitness.fur.study import Study
+from fairwitness.fur.study import FurStudy
 from tests.helpers.studies import make_study, measured, record
 from tests.helpers.sweeps import RATES, TWO_STEPS
 
@@ -29,20 +29,20 @@ INELIGIBLE = "So it is. It is so."
 
 
 @pytest.fixture(scope="module")
-def make(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> Callable[..., Study]:
+def make(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> Callable[..., FurStudy]:
     return lambda **changes: make_study(tmp_path_factory.mktemp("study"), tiny_folder("llama"), **changes)
 
 
 @pytest.fixture(scope="module")
-def study(make: Callable[..., Study]) -> Study:
+def study(make: Callable[..., FurStudy]) -> FurStudy:
     return make(measure={"disagreeing": False})
 
 
-def all_of(study: Study, records: Sequence[CotRecord]) -> Schedule:
+def all_of(study: FurStudy, records: Sequence[CotRecord]) -> Schedule:
     return make_schedule(study, records, frozenset(), {})
 
 
-def place_of(study: Study, item: Planned) -> str:
+def place_of(study: FurStudy, item: Planned) -> str:
     return place_key(study, item.lr, item.record.problem, item.cot_step_index)
 
 
@@ -50,7 +50,7 @@ def reasons(schedule: Schedule) -> Counter[tuple[str, str]]:
     return Counter((row["status"], row["reason"]) for row in schedule.rows)
 
 
-def test_every_step_at_every_rate_ends_exactly_once(study: Study) -> None:
+def test_every_step_at_every_rate_ends_exactly_once(study: FurStudy) -> None:
     usual, some, disagree, empty, failed = measured(study)
     records = [
         record(study, usual),
@@ -80,7 +80,7 @@ def test_every_step_at_every_rate_ends_exactly_once(study: Study) -> None:
     assert len(set(keys)) == len(expected)
 
 
-def test_tasks_say_what_is_forgotten_and_asked(study: Study) -> None:
+def test_tasks_say_what_is_forgotten_and_asked(study: FurStudy) -> None:
     records = [record(study, one, direct=2, given_cot=2) for one in measured(study)]
     for item in all_of(study, records).planned:
         own, step = item.record, item.record.steps[item.cot_step_index]
@@ -94,7 +94,7 @@ def test_tasks_say_what_is_forgotten_and_asked(study: Study) -> None:
         assert (item.task.cot_prompt, item.task.cot_answer_suffix) == ((), ())
 
 
-def test_rates_of_a_step_share_everything_but_the_key(study: Study) -> None:
+def test_rates_of_a_step_share_everything_but_the_key(study: FurStudy) -> None:
     planned = all_of(study, [record(study, one) for one in measured(study)]).planned
     by_place: dict[tuple[str, int], list[object]] = {}
     for item in planned:
@@ -104,14 +104,14 @@ def test_rates_of_a_step_share_everything_but_the_key(study: Study) -> None:
     assert len({item.task.seed for item in planned}) == len(by_place)
 
 
-def test_disagreeing_problems_are_measured_on_request(make: Callable[..., Study]) -> None:
+def test_disagreeing_problems_are_measured_on_request(make: Callable[..., FurStudy]) -> None:
     study = make(measure={"disagreeing": True})
     records = [record(study, one, direct=0, given_cot=1) for one in measured(study)]
     schedule = all_of(study, records)
     assert (len(schedule.planned), len(schedule.rows)) == (2 * 5 * len(RATES), 0)
 
 
-def test_cot_after_brings_the_prompt_along(make: Callable[..., Study]) -> None:
+def test_cot_after_brings_the_prompt_along(make: Callable[..., FurStudy]) -> None:
     study = make(measure={"cot_after": True})
     planned = all_of(study, [record(study, one) for one in measured(study)]).planned
     assert planned[0].task.cot_prompt == planned[0].record.prompt_ids
@@ -121,7 +121,7 @@ def test_cot_after_brings_the_prompt_along(make: Callable[..., Study]) -> None:
     assert (len(group.tasks), group.lr, group.recipe) == (3, RATES[0], study.config.recipe)
 
 
-def test_cot_of_only_ineligible_steps_is_skipped_and_never_retained(study: Study) -> None:
+def test_cot_of_only_ineligible_steps_is_skipped_and_never_retained(study: FurStudy) -> None:
     problems = measured(study)
     records = [record(study, problems[0], INELIGIBLE), *(record(study, one) for one in problems[1:])]
     schedule = all_of(study, records)
@@ -129,14 +129,14 @@ def test_cot_of_only_ineligible_steps_is_skipped_and_never_retained(study: Study
     assert {len(item.task.retain) for item in schedule.planned} == {3}
 
 
-def test_ok_record_without_a_step_is_skipped(study: Study) -> None:
+def test_ok_record_without_a_step_is_skipped(study: FurStudy) -> None:
     one, other, *_ = measured(study)
     schedule = all_of(study, [record(study, one, ""), record(study, other)])
     assert ("skipped", "the CoT has no cot_step") in reasons(schedule)
 
 
 @pytest.mark.parametrize("others", [[], [INELIGIBLE]])
-def test_no_other_problem_to_retain(study: Study, others: list[str]) -> None:
+def test_no_other_problem_to_retain(study: FurStudy, others: list[str]) -> None:
     problems = measured(study)
     records = [record(study, problems[0])]
     records += [record(study, one, text) for one, text in zip(problems[1:], others, strict=False)]
@@ -145,12 +145,12 @@ def test_no_other_problem_to_retain(study: Study, others: list[str]) -> None:
     assert reasons(schedule)["skipped", NO_OTHERS] == 2 * len(RATES)
 
 
-def test_schedule_does_not_depend_on_the_order_of_records(study: Study) -> None:
+def test_schedule_does_not_depend_on_the_order_of_records(study: FurStudy) -> None:
     records = [record(study, one) for one in measured(study)]
     assert all_of(study, records) == all_of(study, records[::-1])
 
 
-def test_finished_tasks_are_left_out_and_failed_ones_counted(study: Study) -> None:
+def test_finished_tasks_are_left_out_and_failed_ones_counted(study: FurStudy) -> None:
     records = [record(study, one) for one in measured(study)]
     records[0] = replace(records[0], direct=None, given_cot=None, steps=(), status="skipped", reason="empty")
     first = all_of(study, records)
@@ -168,7 +168,7 @@ def test_finished_tasks_are_left_out_and_failed_ones_counted(study: Study) -> No
     assert all(tasks[item.task.task_key] == item.task for item in again.planned)
 
 
-def test_failed_problem_that_succeeds_later_is_no_longer_failed(study: Study) -> None:
+def test_failed_problem_that_succeeds_later_is_no_longer_failed(study: FurStudy) -> None:
     records = [record(study, one) for one in measured(study)]
     broken = replace(records[0], status="failed", reason="worker died")
     failed = all_of(study, [broken, *records[1:]]).rows
@@ -182,7 +182,7 @@ def test_failed_problem_that_succeeds_later_is_no_longer_failed(study: Study) ->
     assert make_schedule(study, records, {row["task_key"] for row in again.rows}, attempts).rows == ()
 
 
-def test_cot_that_is_there_later_brings_new_tasks_where_it_is_retained(make: Callable[..., Study]) -> None:
+def test_cot_that_is_there_later_brings_new_tasks_where_it_is_retained(make: Callable[..., FurStudy]) -> None:
     study = make(num_problems=9)
     records = [record(study, one) for one in measured(study)]
     late = records[3]
@@ -203,7 +203,7 @@ def test_cot_that_is_there_later_brings_new_tasks_where_it_is_retained(make: Cal
     assert again.num_finished == len(first.planned) - len(anew)
 
 
-def test_step_without_others_to_retain_is_measured_once_there_are(study: Study) -> None:
+def test_step_without_others_to_retain_is_measured_once_there_are(study: FurStudy) -> None:
     one, other, *_ = measured(study)
     alone = all_of(study, [record(study, one)])
     done = {row["task_key"] for row in alone.rows}
@@ -214,7 +214,7 @@ def test_step_without_others_to_retain_is_measured_once_there_are(study: Study) 
 
 @pytest.mark.parametrize("num_workers", [1, 3, 50])
 @pytest.mark.parametrize("size", [1, 3, 4, 100])
-def test_groups_hold_every_task_once(study: Study, size: int, num_workers: int) -> None:
+def test_groups_hold_every_task_once(study: FurStudy, size: int, num_workers: int) -> None:
     texts = [TWO_STEPS, "A fox digs dens.", f"{TWO_STEPS} {TWO_STEPS}"]
     records = [record(study, one, texts[number % 3]) for number, one in enumerate(measured(study))]
     planned = all_of(study, records).planned
@@ -229,7 +229,7 @@ def test_groups_hold_every_task_once(study: Study, size: int, num_workers: int) 
         assert lengths == sorted(lengths, reverse=True)
 
 
-def test_groups_are_even_and_as_few_as_possible(study: Study) -> None:
+def test_groups_are_even_and_as_few_as_possible(study: FurStudy) -> None:
     planned = all_of(study, [record(study, one) for one in measured(study)]).planned
     assert len(planned) == 10 * len(RATES)
     assert [len(group) for group in pack_groups(planned, 4, 1)] == [4, 4, 2] * len(RATES)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from fairwitness.chains.steps import CotStep, StepTokens, cot_steps
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.sets import CotStep, cot_steps, draw_retain
-from fairwitness.fur.tasks import StepTokens
+from fairwitness.fur.sets import draw_retain
 from fairwitness.lm.tokens import decode, encode
 from tests.helpers.tiny_tokenizers import byte_level_tokenizer, metaspace_tokenizer
 

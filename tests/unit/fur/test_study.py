@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fairwitness.errors import ConfigError, DataError, ModelError
-from fairwitness.fur.study import Study, prepare_studies
+from fairwitness.fur.studies import prepare_studies
+from fairwitness.fur.study import FurStudy
 from fairwitness.problems.config import DataConfig
 from fairwitness.problems.problem import Problem
 from fairwitness.problems.records import LoadedProblems
@@ -20,15 +21,15 @@ from tests.helpers.tiny_models import save_tiny
 
 
 @pytest.fixture(scope="module")
-def make(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> Callable[..., Study]:
-    def one(model: Path | None = None, **changes: Any) -> Study:
+def make(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> Callable[..., FurStudy]:
+    def one(model: Path | None = None, **changes: Any) -> FurStudy:
         return make_study(tmp_path_factory.mktemp("study"), model or tiny_folder("llama"), **changes)
 
     return one
 
 
 @pytest.fixture(scope="module")
-def usual(make: Callable[..., Study]) -> Study:
+def usual(make: Callable[..., FurStudy]) -> FurStudy:
     return make()
 
 
@@ -37,31 +38,56 @@ def usual(make: Callable[..., Study]) -> Study:
     [
         {"seed": 1},
         {"cot": {"max_new_tokens": 25}},
-        {"num_problems": 4},
-        {"num_held_out": 3},
         {"models": {"dtype": "bfloat16"}},
         {"models": {"prompt_style": "chat"}},
         {"models": {"attention": "eager"}},
     ],
 )
 def test_what_changes_base_measurements_changes_the_scope(
-    make: Callable[..., Study], usual: Study, tiny_folder: Callable[[str], Path], changes: dict[str, Any]
+    make: Callable[..., FurStudy], usual: FurStudy, tiny_folder: Callable[[str], Path], changes: dict[str, Any]
 ) -> None:
     if "models" in changes:
         changes = {"models": [{"model": str(tiny_folder("llama")), "name": "tiny", **changes["models"]}]}
     assert make(**changes).scope_key != usual.scope_key
 
 
-def test_other_weights_change_the_scope(make: Callable[..., Study], usual: Study, tmp_path: Path) -> None:
+def test_other_weights_change_the_scope(make: Callable[..., FurStudy], usual: FurStudy, tmp_path: Path) -> None:
     assert make(save_tiny(tmp_path / "model", seed=1)).scope_key != usual.scope_key
 
 
-def test_other_questions_change_the_scope(usual: Study, tmp_path: Path, tiny_folder: Callable[[str], Path]) -> None:
+def test_only_the_changed_question_has_another_key(
+    usual: FurStudy, tmp_path: Path, tiny_folder: Callable[[str], Path]
+) -> None:
     records = [problem(n) for n in range(9)]
     records[3]["choices"] = ["red fox", "grey owl", "brown bear", "green toad"]
     plain = settings(tmp_path, tiny_folder("llama"), write_problems(tmp_path / "animals.jsonl", records))
     (other,) = prepare_studies(config_of(plain), {})
-    assert other.scope_key != usual.scope_key
+    assert other.scope_key == usual.scope_key
+    before, after = ({p.problem_id: study.cot_key(p) for p in study.data.loaded.problems} for study in (usual, other))
+    (changed,) = (name for name in before if before[name] != after[name])
+    assert {p.problem_id: list(p.choices) for p in other.data.loaded.problems}[changed] == records[3]["choices"]
+
+
+def test_more_problems_keep_the_keys_of_the_first_ones(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> None:
+    plain = settings(tmp_path, tiny_folder("llama"), write_problems(tmp_path / "animals.jsonl"))
+
+    def with_problems(number: int) -> FurStudy:
+        (study,) = prepare_studies(
+            config_of({**plain, "data_sets": [{**plain["data_sets"][0], "num_problems": number}]}), {}
+        )
+        return study
+
+    few, more = with_problems(2), with_problems(4)
+    assert few.cell_key(1e-3) == more.cell_key(1e-3)
+    keys = [{study.cot_key(p) for p in study.data.selection.measured} for study in (few, more)]
+    assert [len(one) for one in keys] == [2, 4]
+    assert keys[0] < keys[1]
+
+
+def test_other_held_out_questions_change_the_cells_alone(make: Callable[..., FurStudy], usual: FurStudy) -> None:
+    other = make(num_held_out=3)
+    assert other.scope_key == usual.scope_key
+    assert other.cell_key(1e-3) != usual.cell_key(1e-3)
 
 
 @pytest.mark.parametrize(
@@ -77,13 +103,13 @@ def test_other_questions_change_the_scope(usual: Study, tmp_path: Path, tiny_fol
     ],
 )
 def test_how_a_run_is_done_does_not_change_the_scope(
-    make: Callable[..., Study], usual: Study, changes: dict[str, Any]
+    make: Callable[..., FurStudy], usual: FurStudy, changes: dict[str, Any]
 ) -> None:
     assert make(**changes).scope_key == usual.scope_key
 
 
 def test_copies_of_model_and_data_have_the_same_keys(
-    make: Callable[..., Study], usual: Study, tmp_path: Path, tiny_folder: Callable[[str], Path]
+    make: Callable[..., FurStudy], usual: FurStudy, tmp_path: Path, tiny_folder: Callable[[str], Path]
 ) -> None:
     copy = shutil.copytree(tiny_folder("llama"), tmp_path / "model")
     assert make(copy).cell_key(1e-3) == usual.cell_key(1e-3)
@@ -101,14 +127,14 @@ def test_copies_of_model_and_data_have_the_same_keys(
     ],
 )
 def test_what_changes_tasks_changes_the_cell_only(
-    make: Callable[..., Study], usual: Study, changes: dict[str, Any]
+    make: Callable[..., FurStudy], usual: FurStudy, changes: dict[str, Any]
 ) -> None:
     other = make(**changes)
     assert other.cell_key(1e-3) != usual.cell_key(1e-3)
     assert other.scope_key == usual.scope_key
 
 
-def test_cells_of_rates_differ(usual: Study) -> None:
+def test_cells_of_rates_differ(usual: FurStudy) -> None:
     assert len({usual.cell_key(lr) for lr in (1e-3, 2e-3, 1e-2)}) == 3
     assert usual.rates == (1e-3, 1e-2)
     assert usual.label == "tiny on animals"

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from fairwitness.chains.config import CotConfig
 from fairwitness.fur import unlearn
-from fairwitness.fur.config import CotConfig, FullFF2Config, LoraConfig, RecipeConfig
+from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.tasks import TaskResult
 from fairwitness.fur.unlearn import GroupEvaluation, unlearn_group
 from fairwitness.lm.config import ModelConfig

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fairwitness.chains.items import Ids, Question
 from fairwitness.fur import unlearn as module
 from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
-from fairwitness.fur.tasks import Ids, Question
 from fairwitness.fur.unlearn import unlearn_group, variant_answers
 from fairwitness.lm.grouped import GroupedFF2
 from fairwitness.lm.model import LanguageModel

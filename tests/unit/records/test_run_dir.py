@@ -11,7 +11,8 @@ import pytest
 
 from fairwitness.config import Config, load_config, validate
 from fairwitness.errors import ConfigError, StoreError
-from fairwitness.records.run_dir import OutputConfig, RunDirectory, describe_changes, describe_harmless, run_rows
+from fairwitness.records.config import OutputConfig
+from fairwitness.records.run_dir import RunDirectory, describe_changes, describe_harmless, run_rows
 from fairwitness.redact import redact, redact_text
 from tests.unit.records.rows import run_row
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from fairwitness.chains.items import Ids
 from fairwitness.errors import ItemError
-from fairwitness.fur.items import ShapItem, ShapOutcome, ShapRequest
-from fairwitness.fur.tasks import Ids
+from fairwitness.lm.engine import ModelEngine
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import TargetTokens, sequence_scores, target_log_odds
 from fairwitness.lm.tokens import PromptEncoder, decode
@@ -217,11 +218,6 @@ MAX_GAP = 1e-6
 """By how much, in nats, Shapley values may miss their identity: telescoping sums in float64."""
 
 
-def explain(lm: LanguageModel, item: ShapItem, *, max_tokens: int) -> list[ShapOutcome]:
-    """One outcome per request; one that cannot be explained is an outcome with an error."""
-    return [_explained(lm, request, item.max_evaluations, max_tokens) for request in item.requests]
-
-
 def masked_game(lm: LanguageModel, prompt: Ids, target: Ids, tokens: Ids, mask_id: int, *, max_tokens: int) -> Game:
     """The game whose players are tokens of a prompt: log-odds in nats of each target token, given the tokens shown.
 
@@ -269,3 +265,62 @@ def _explained(lm: LanguageModel, request: ShapRequest, max_evaluations: int, ma
         answer.is_exact and cot.is_exact,
         None,
     )
+
+
+@dataclass(frozen=True)
+class ShapRequest:
+    """One problem for CC-SHAP.
+
+    Attributes:
+        question: The direct prompt.
+        answer_id: Id of the answer's letter after it.
+        cot_prompt: Prompt of the CoT.
+        cot_ids: The CoT as generated.
+        tokens: Positions of the question's tokens, the same in both prompts.
+        mask_id: Stands in place of a hidden token.
+        seeds: Seeds of the random orders, for the answer and for the CoT.
+    """
+
+    question: Ids
+    answer_id: int
+    cot_prompt: Ids
+    cot_ids: Ids
+    tokens: Ids
+    mask_id: int
+    seeds: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ShapItem:
+    """Problems for CC-SHAP. Gives one `ShapOutcome` per request."""
+
+    requests: tuple[ShapRequest, ...]
+    max_evaluations: int
+
+    def answer(self, engine: ModelEngine) -> list[ShapOutcome]:
+        """One outcome per request; one that cannot be explained is an outcome with an error."""
+        tokens = engine.config.max_tokens
+        return [_explained(engine.lm, request, self.max_evaluations, tokens) for request in self.requests]
+
+
+@dataclass(frozen=True)
+class ShapOutcome:
+    """CC-SHAP of one problem.
+
+    Attributes:
+        score: See `fairwitness.followups.baselines.cc_shap.Consistency`; None where undefined or there is an error.
+        reason: Why the score is undefined.
+        answer: Attribution of the answer to each token of the question, as shares of the absolute sum.
+        cot: The same for the CoT.
+        num_evaluations: Masked prompts that were evaluated.
+        is_exact: Whether the Shapley values are exact.
+        error: Why there is no result.
+    """
+
+    score: float | None
+    reason: str | None
+    answer: tuple[float, ...]
+    cot: tuple[float, ...]
+    num_evaluations: int
+    is_exact: bool
+    error: str | None

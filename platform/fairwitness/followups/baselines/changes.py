@@ -13,10 +13,10 @@ from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
+from fairwitness.chains.items import Ids
+from fairwitness.chains.steps import CotStep
 from fairwitness.errors import ItemError
 from fairwitness.followups.baselines.config import Rest
-from fairwitness.fur.sets import CotStep
-from fairwitness.fur.tasks import Ids
 from fairwitness.lm.tokens import decode, encode, encode_continuation
 from fairwitness.text.alignment import align_tokens
 from fairwitness.text.segmentation import Span

@@ -7,10 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fairwitness.config import Config
-from fairwitness.fleet.config import PoolConfig
-from fairwitness.fur.config import EngineConfig
+from fairwitness.experiment.config import FollowConfig
 from fairwitness.judges.config import JudgeConfig
-from fairwitness.records.tracker import TrackingConfig
+from fairwitness.lm.config import EngineConfig
 
 Rest = Literal["own", "continued"]
 
@@ -104,21 +103,15 @@ BaselineConfig = Annotated[
 ]
 
 
-class FurBaselinesConfig(Config):
+class FurBaselinesConfig(FollowConfig):
     """Baselines on the problems and steps of a finished sweep."""
 
-    run: str = Field(min_length=1)
-    """Directory of the sweep's run, for example results/demo. The rows go into the same store."""
     baselines: tuple[BaselineConfig, ...] = Field(min_length=1)
     """What is measured."""
     disagreeing: bool = False
     """Also measure problems whose direct and CoT answers differ; they never enter the table."""
     engine: EngineConfig | None = None
     """How the engine uses its device; by default as in the sweep."""
-    pool: PoolConfig | None = None
-    """The workers; by default those of the sweep."""
-    tracking: TrackingConfig | None = None
-    """Where MLflow is; by default as in the sweep."""
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:

@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
+from fairwitness.chains.cots import CotRecord
 from fairwitness.config import Config, fingerprint, validate
 from fairwitness.errors import ConfigError, DataError
 from fairwitness.followups.baselines.changes import NotAltered, StepText, normal
 from fairwitness.followups.baselines.config import FileTexts
 from fairwitness.followups.baselines.writers import ProblemTexts, Purpose
-from fairwitness.fur.cots import CotRecord
-from fairwitness.fur.study import Study
+from fairwitness.fur.study import FurStudy
 from fairwitness.problems.readers import read_lines
 from fairwitness.records.keys import key_of
 
@@ -122,7 +122,7 @@ class FileWriter:
         ignored: Lines about problems that no data set of the run has, as `file:line`.
     """
 
-    def __init__(self, config: FileTexts, studies: Sequence[Study]) -> None:
+    def __init__(self, config: FileTexts, studies: Sequence[FurStudy]) -> None:
         """Reads the file.
 
         Args:
@@ -149,7 +149,7 @@ class FileWriter:
         """Hash of what the file says."""
         return key_of(file=self.file.content_hash)
 
-    def write(self, study: Study, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
+    def write(self, study: FurStudy, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
         """See `StepWriter.write`. A line that belongs to no step of its problem's CoT is a stray.
 
         A line with `original` belongs to the step that says the same, white space aside: the one at its index, else
@@ -200,7 +200,7 @@ def _step_of(record: CotRecord, entry: Entry) -> int | str:
 class _Names:
     """Which problem of a study a line is about."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: FurStudy) -> None:
         self._model, self._data_set = study.facts.name, study.data.loaded.name
         problems = study.data.loaded.problems
         self._ids = {problem.problem_id for problem in problems}

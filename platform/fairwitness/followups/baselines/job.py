@@ -12,9 +12,13 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from fairwitness.analysis.baselines import JOB
+from fairwitness.chains.client import engine_spec
+from fairwitness.chains.cots import COTS_PER_ITEM, QUESTIONS_PER_ITEM, CotRecord, Row
+from fairwitness.chains.items import AnswerItem, CotItem, CotRequest, Question
 from fairwitness.experiment.data_set import Loader
 from fairwitness.experiment.job import JobResult, JobRun, Reporter
 from fairwitness.fleet.pool import Outcome, Pool
+from fairwitness.followups.baselines.cc_shap import ShapItem
 from fairwitness.followups.baselines.changes import NotAltered
 from fairwitness.followups.baselines.config import CcShapConfig, FurBaselinesConfig
 from fairwitness.followups.baselines.plan import (
@@ -33,14 +37,9 @@ from fairwitness.followups.baselines.plan import (
 )
 from fairwitness.followups.baselines.sources import Workers, make_baselines
 from fairwitness.followups.baselines.writers import JudgeWriter, ProblemTexts, Rule
-from fairwitness.fur.client import engine_spec
-from fairwitness.fur.cots import COTS_PER_ITEM, QUESTIONS_PER_ITEM, CotRecord
 from fairwitness.fur.finished import FinishedStudy, open_finished
-from fairwitness.fur.items import AnswerItem, CotItem, CotRequest, ShapItem
-from fairwitness.fur.rows import Row
 from fairwitness.fur.schedule import DISAGREE, LATER
-from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import Question
+from fairwitness.fur.study import FurStudy
 from fairwitness.records.progress import Progress
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
@@ -61,7 +60,7 @@ class BaselinesRun:
 
     def __init__(
         self,
-        study: Study,
+        study: FurStudy,
         records: Sequence[CotRecord],
         baselines: Sequence[Baseline],
         store: Store,
@@ -156,7 +155,7 @@ class BaselinesRun:
         return row_key(self.study, baseline, record.problem, index) in self.store.finished_keys("baselines")
 
 
-def batches_of(study: Study, works: Sequence[Work]) -> Iterator[Batch]:
+def batches_of(study: FurStudy, works: Sequence[Work]) -> Iterator[Batch]:
     """All measurements in batches of one kind and similar length, the longest first."""
     works = sorted(works, key=lambda work: -work.num_tokens)
     explained: dict[int, list[Work]] = {}
@@ -172,7 +171,7 @@ def batches_of(study: Study, works: Sequence[Work]) -> Iterator[Batch]:
         yield Batch(batch, AnswerItem(tuple(work.request for work in batch)))  # type: ignore[misc]
 
 
-def _rows(study: Study, batch: Batch, outcome: Outcome) -> list[Row]:
+def _rows(study: FurStudy, batch: Batch, outcome: Outcome) -> list[Row]:
     if outcome.error is not None:
         return [failed_row(study, work, outcome.error) for work in batch.works]
     values: Sequence[Any] = outcome.value

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from string import ascii_uppercase
 
+from fairwitness.chains.cots import CotRecord, Row
+from fairwitness.chains.items import CotOutcome, CotRequest, Question
 from fairwitness.errors import ItemError
-from fairwitness.followups.baselines.cc_shap import mask_token, question_tokens
+from fairwitness.followups.baselines.cc_shap import ShapOutcome, ShapRequest, mask_token, question_tokens
 from fairwitness.followups.baselines.changes import (
     Altered,
     CotText,
@@ -28,11 +30,7 @@ from fairwitness.followups.baselines.config import (
     ParaphraseConfig,
 )
 from fairwitness.followups.baselines.writers import Purpose, StepWriter
-from fairwitness.fur.cots import CotRecord
-from fairwitness.fur.items import CotOutcome, CotRequest, ShapOutcome, ShapRequest
-from fairwitness.fur.rows import Row
-from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import Question
+from fairwitness.fur.study import FurStudy
 from fairwitness.lm.scoring import LetterAnswer
 from fairwitness.lm.tokens import decode, encode_continuation
 from fairwitness.problems.draws import item_rng
@@ -101,7 +99,7 @@ def step_indices(config: BaselineConfig, record: CotRecord) -> list[int | None]:
 
 
 def plan_problem(
-    study: Study, baseline: Baseline, record: CotRecord, texts: Mapping[int, StepText]
+    study: FurStudy, baseline: Baseline, record: CotRecord, texts: Mapping[int, StepText]
 ) -> list[Work | NotAltered]:
     """Everything that the baseline measures of one CoT, or why not; one per place of `step_indices`.
 
@@ -118,7 +116,7 @@ def plan_problem(
 
 
 def _changed(
-    study: Study, config: BaselineConfig, record: CotRecord, texts: Mapping[int, StepText]
+    study: FurStudy, config: BaselineConfig, record: CotRecord, texts: Mapping[int, StepText]
 ) -> Sequence[Altered | NotAltered]:
     tokenizer = study.encoder.tokenizer
     match config:
@@ -133,7 +131,7 @@ def _changed(
     return with_paraphrases(cot, texts, rest=config.rest, changed=config.changed)
 
 
-def _answered(study: Study, baseline: Baseline, record: CotRecord, altered: Altered) -> Work | NotAltered:
+def _answered(study: FurStudy, baseline: Baseline, record: CotRecord, altered: Altered) -> Work | NotAltered:
     suffix = tuple(study.encoder.cot_answer_suffix_ids)
     letters = tuple(study.encoder.letter_ids(len(record.problem.choices), "cot_answer"))
     begun = (*record.prompt_ids, *altered.ids)
@@ -146,7 +144,7 @@ def _answered(study: Study, baseline: Baseline, record: CotRecord, altered: Alte
     return Work(baseline, record, altered, Question((*begun, *suffix), letters))
 
 
-def _explained(study: Study, baseline: Baseline, record: CotRecord) -> Work | NotAltered:
+def _explained(study: FurStudy, baseline: Baseline, record: CotRecord) -> Work | NotAltered:
     assert record.direct is not None
     try:
         tokens = question_tokens(study.encoder, record.problem)
@@ -170,13 +168,13 @@ NO_COT, DISAGREEING = "no CoT", "disagreeing"
 """Places of the one row that stands for a whole problem."""
 
 
-def row_key(study: Study, baseline: Baseline, problem: Problem, place: int | str | None) -> str:
+def row_key(study: FurStudy, baseline: Baseline, problem: Problem, place: int | str | None) -> str:
     """Key of one measurement: of a step by its index, of the CoT as a whole (None), or of one of the places above."""
     return key_of(baseline=baseline.key, cot=study.cot_key(problem), place=place)
 
 
 def whole_problem_row(
-    study: Study, baseline: Baseline, record: CotRecord, place: str, *, status: str, reason: str
+    study: FurStudy, baseline: Baseline, record: CotRecord, place: str, *, status: str, reason: str
 ) -> Row:
     """The row of a problem that is not measured at all."""
     row = _common(study, baseline, record, None, place)
@@ -184,7 +182,7 @@ def whole_problem_row(
 
 
 def not_altered_row(
-    study: Study, baseline: Baseline, record: CotRecord, one: NotAltered, place: int | str | None
+    study: FurStudy, baseline: Baseline, record: CotRecord, one: NotAltered, place: int | str | None
 ) -> Row:
     """The row of a place where there is nothing to answer after."""
     row = _common(study, baseline, record, one.cot_step_index, place)
@@ -197,12 +195,12 @@ def not_altered_row(
     }
 
 
-def failed_row(study: Study, work: Work, reason: str) -> Row:
+def failed_row(study: FurStudy, work: Work, reason: str) -> Row:
     """The row of a measurement that no worker could make."""
     return {**_work_columns(study, work), "status": "failed", "reason": reason}
 
 
-def measured_row(study: Study, work: Work, outcome: LetterAnswer | CotOutcome | ShapOutcome) -> Row:
+def measured_row(study: FurStudy, work: Work, outcome: LetterAnswer | CotOutcome | ShapOutcome) -> Row:
     """The row of a measurement that came back; one with an error is `failed`."""
     if isinstance(outcome, LetterAnswer):
         return _answer_row(study, work, outcome, ())
@@ -222,7 +220,7 @@ def measured_row(study: Study, work: Work, outcome: LetterAnswer | CotOutcome | 
     }
 
 
-def _answer_row(study: Study, work: Work, answer: LetterAnswer, continued: tuple[int, ...]) -> Row:
+def _answer_row(study: FurStudy, work: Work, answer: LetterAnswer, continued: tuple[int, ...]) -> Row:
     assert work.altered is not None
     assert work.record.given_cot is not None
     return {
@@ -236,13 +234,13 @@ def _answer_row(study: Study, work: Work, answer: LetterAnswer, continued: tuple
     }
 
 
-def _work_columns(study: Study, work: Work) -> Row:
+def _work_columns(study: FurStudy, work: Work) -> Row:
     altered = work.altered or Altered(None, ())
     row = _common(study, work.baseline, work.record, altered.cot_step_index, altered.cot_step_index)
     return {**row, "source": altered.source, "changed_text": altered.changed_text}
 
 
-def _common(study: Study, baseline: Baseline, record: CotRecord, index: int | None, place: int | str | None) -> Row:
+def _common(study: FurStudy, baseline: Baseline, record: CotRecord, index: int | None, place: int | str | None) -> Row:
     given = record.given_cot
     return {
         "key": row_key(study, baseline, record.problem, place),

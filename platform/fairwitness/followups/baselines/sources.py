@@ -24,11 +24,12 @@ from fairwitness.followups.baselines.config import (
 from fairwitness.followups.baselines.file_writer import FileWriter
 from fairwitness.followups.baselines.plan import PURPOSES, Baseline
 from fairwitness.followups.baselines.writers import Ask, JudgeWriter, Purpose, Rule, StepWriter, rule_writer
-from fairwitness.fur.study import Study
+from fairwitness.fur.study import FurStudy
 from fairwitness.judges.config import JudgeConfig, LocalModelConfig
 from fairwitness.judges.factory import make_chat_model
 from fairwitness.judges.protocol import ChatModel
-from fairwitness.records.keys import code_revision, key_of
+from fairwitness.records.code import code_revision
+from fairwitness.records.keys import key_of
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +71,12 @@ class Workers:
         return self._models[name]
 
 
+BASELINES_CODE = ("fairwitness.followups.baselines.plan",)
+"""The module whose code, with all that it imports, decides what a baseline gives."""
+
+
 def make_baselines(
-    configs: Sequence[BaselineConfig], studies: Sequence[Study], rules: Mapping[str, Rule], ask: Ask
+    configs: Sequence[BaselineConfig], studies: Sequence[FurStudy], rules: Mapping[str, Rule], ask: Ask
 ) -> list[Baseline]:
     """The baselines of a job. Files are read and models looked at; none is loaded or asked.
 
@@ -87,18 +92,18 @@ def make_baselines(
     return [_baseline(config, studies, rules, ask) for config in configs]
 
 
-def _baseline(config: BaselineConfig, studies: Sequence[Study], rules: Mapping[str, Rule], ask: Ask) -> Baseline:
+def _baseline(config: BaselineConfig, studies: Sequence[FurStudy], rules: Mapping[str, Rule], ask: Ask) -> Baseline:
     writer: StepWriter | None = None
     if isinstance(config, AddMistakeConfig | ParaphraseConfig):
         writer = _writer(config.texts, PURPOSES[config.kind], studies, rules, ask)
     settings = config.model_dump(mode="json", exclude={"texts"})
     library = version("shap") if isinstance(config, CcShapConfig) else None
-    key = key_of(settings=settings, texts=writer and writer.key, library=library, code=code_revision())
+    key = key_of(settings=settings, texts=writer and writer.key, library=library, code=code_revision(*BASELINES_CODE))
     return Baseline(config, key, writer)
 
 
 def _writer(
-    texts: Texts, purpose: Purpose, studies: Sequence[Study], rules: Mapping[str, Rule], ask: Ask
+    texts: Texts, purpose: Purpose, studies: Sequence[FurStudy], rules: Mapping[str, Rule], ask: Ask
 ) -> StepWriter:
     match texts:
         case FileTexts():
@@ -109,7 +114,7 @@ def _writer(
             return rule_writer(texts.name, rules)
 
 
-def _file_writer(texts: FileTexts, studies: Sequence[Study]) -> FileWriter:
+def _file_writer(texts: FileTexts, studies: Sequence[FurStudy]) -> FileWriter:
     writer = FileWriter(texts, studies)
     if writer.ignored:
         number = len(writer.ignored)

@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from fairwitness.chains.cots import CotRecord
+from fairwitness.chains.steps import CotStep
 from fairwitness.errors import ConfigError, ItemError
 from fairwitness.followups.baselines.changes import NotAltered, StepText, normal
 from fairwitness.followups.baselines.config import JudgeTexts
-from fairwitness.fur.cots import CotRecord
-from fairwitness.fur.sets import CotStep
-from fairwitness.fur.study import Study
+from fairwitness.fur.study import FurStudy
 from fairwitness.judges.config import JudgeConfig
 from fairwitness.judges.factory import check_usable
 from fairwitness.judges.protocol import ChatModel, ChatPrompt, ChatReply
@@ -49,7 +49,7 @@ class StepWriter(Protocol):
     def key(self) -> str:
         """Hash of everything that the texts depend on, beside problem and step."""
 
-    def write(self, study: Study, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
+    def write(self, study: FurStudy, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
         """Texts for the steps of every record that can be unlearned; each record exactly once.
 
         Raises:
@@ -84,7 +84,7 @@ class RuleWriter:
         """Hash of the rule."""
         return key_of(rule=self.rule.name, revision=self.rule.revision)
 
-    def write(self, study: Study, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
+    def write(self, study: FurStudy, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
         """See `StepWriter.write`."""
         source = f"rule {self.rule.name}"
         for record in records:
@@ -174,7 +174,7 @@ class JudgeWriter:
         model = check_usable(self.config.judge)
         self.key = key_of(model=model, template=self.template.key, max_tokens=self.config.max_tokens)
 
-    def write(self, study: Study, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
+    def write(self, study: FurStudy, records: Sequence[CotRecord], purpose: Purpose) -> Iterator[ProblemTexts]:
         """See `StepWriter.write`.
 
         Raises:

@@ -11,6 +11,7 @@ from string import ascii_uppercase
 import pyarrow.compute as pc
 
 from fairwitness.analysis.capability import CellCapability, cell_capabilities
+from fairwitness.chains.cots import Row, answer_questions
 from fairwitness.errors import FairwitnessError
 from fairwitness.experiment.data_set import DataSet, Loader, problem_rows
 from fairwitness.experiment.job import JobResult, JobRun, Reporter
@@ -25,10 +26,8 @@ from fairwitness.followups.capability.plan import (
     make_plan,
     measure_cost,
 )
-from fairwitness.fur.client import EngineClient
-from fairwitness.fur.cots import answer_questions
+from fairwitness.fur.client import FurClient
 from fairwitness.fur.finished import FinishedStudy, open_finished
-from fairwitness.fur.rows import Row
 from fairwitness.fur.schedule import Planned
 from fairwitness.fur.study_run import new_rows
 from fairwitness.fur.tasks import TaskResult
@@ -194,7 +193,7 @@ def _described(plan: CapabilityPlan, pool: Pool, store: Store) -> str:
     if plan.reason is not None or not left:
         return plan.reason or f"all {len(plan.tasks)} cot_steps are measured already"
     assert plan.lr is not None
-    client = EngineClient(plan.study, pool)
+    client = FurClient(plan.study, pool)
     cost = measure_cost(plan, client, capability_groups(plan, client, left))
     return f"rate {shown_rate(plan.lr)}, {plan.num_cots} CoTs: {cost.line} (calibrated on this machine)"
 
@@ -256,10 +255,10 @@ class _Capability:
             with make_pool(self.sweep.pool) as pool:
                 for plan, tasks in left:
                     if tasks:
-                        self._measure_plan(plan, EngineClient(plan.study, pool), tasks)
+                        self._measure_plan(plan, FurClient(plan.study, pool), tasks)
                 self.job.num_models_loaded = pool.num_builds
 
-    def _measure_plan(self, plan: CapabilityPlan, client: EngineClient, left: Sequence[Planned]) -> None:
+    def _measure_plan(self, plan: CapabilityPlan, client: FurClient, left: Sequence[Planned]) -> None:
         known = self._known_before(plan)
         groups = capability_groups(plan, client, left)
         with at_work(f"{plan.study.label}: probe of the cost"):
@@ -284,7 +283,7 @@ class _Capability:
                 self.before[place] = tuple(map(ascii_uppercase.index, rows[0]["letters_before"]))
         return self.before.get(place)
 
-    def _ask_before(self, plan: CapabilityPlan, client: EngineClient) -> Choices:
+    def _ask_before(self, plan: CapabilityPlan, client: FurClient) -> Choices:
         with at_work(f"{plan.study.label}: {len(plan.problems):,} questions to the base model"):
             found = answer_questions(plan.study, client.pool, client.spec, plan.problems)
         answers = [found[problem.problem_id] for problem in plan.problems]

@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fairwitness.analysis.faithfulness import ChosenRate
+from fairwitness.chains.cots import CotRecord, question_of, too_long
+from fairwitness.chains.items import Question
 from fairwitness.errors import DataError, FairwitnessError
 from fairwitness.experiment.data_set import DataSet, Loader, prepare_data_sets
 from fairwitness.followups.capability.config import FurCapabilityConfig
-from fairwitness.fur.client import EngineClient
-from fairwitness.fur.cots import CotRecord, question_of, too_long
+from fairwitness.fur.client import FurClient
 from fairwitness.fur.finished import FinishedStudy
 from fairwitness.fur.schedule import Planned, engine_group, make_schedule, pack_groups
-from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import Question, TaskResult, UnlearnGroup
+from fairwitness.fur.study import FurStudy
+from fairwitness.fur.tasks import TaskResult
+from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.problems.config import DataConfig
 from fairwitness.problems.draws import item_rng
 from fairwitness.problems.problem import Problem
@@ -43,7 +45,7 @@ class CapabilityPlan:
         reason: Why nothing is measured; None where something is.
     """
 
-    study: Study
+    study: FurStudy
     lr: float | None
     tasks: tuple[Planned, ...]
     num_cots: int
@@ -143,7 +145,7 @@ def _tasks(finished: FinishedStudy, chosen: Sequence[CotRecord], lr: float) -> t
 
 
 def _divide(
-    study: Study, data: DataSet, chosen: Sequence[CotRecord]
+    study: FurStudy, data: DataSet, chosen: Sequence[CotRecord]
 ) -> tuple[tuple[Problem, ...], tuple[tuple[Problem, str], ...]]:
     own = {(record.problem.question, record.problem.choices) for record in chosen}
     asked: list[Problem] = []
@@ -208,7 +210,7 @@ def capability_group(
     return replace(engine_group(plan.study, group, ()), cot_after=None, capability=asked)
 
 
-def capability_groups(plan: CapabilityPlan, client: EngineClient, tasks: Sequence[Planned]) -> list[list[Planned]]:
+def capability_groups(plan: CapabilityPlan, client: FurClient, tasks: Sequence[Planned]) -> list[list[Planned]]:
     """Tasks in groups as large as the engine's memory allows.
 
     Raises:
@@ -219,7 +221,7 @@ def capability_groups(plan: CapabilityPlan, client: EngineClient, tasks: Sequenc
 
 
 def measure_cost(
-    plan: CapabilityPlan, client: EngineClient, groups: Sequence[Sequence[Planned]], *, is_base_known: bool = False
+    plan: CapabilityPlan, client: FurClient, groups: Sequence[Sequence[Planned]], *, is_base_known: bool = False
 ) -> CapabilityCost:
     """Unlearns one group and asks it a few questions of every length; scales up by tasks and tokens.
 
@@ -235,7 +237,7 @@ def measure_cost(
     by_length = sorted(plan.questions, key=lambda question: len(question.ids))
     sample = by_length[:: -(-len(by_length) // NUM_PROBE_QUESTIONS)]
     try:
-        results: list[TaskResult] = client.ask(capability_group(plan, groups[0], sample))
+        results: list[TaskResult] = client.ask(capability_group(plan, groups[0], sample), "one group of tasks")
     except FairwitnessError as error:
         return replace(cost, reason=str(error))
     good = [result for result in results if result.error is None]

@@ -6,19 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from fairwitness.config import Config
-from fairwitness.fleet.config import PoolConfig
+from fairwitness.experiment.config import FollowConfig
 from fairwitness.fur.config import Rate
 from fairwitness.judges.config import JudgeConfig
-from fairwitness.records.tracker import TrackingConfig
 
 
-class FurJudgeConfig(Config):
+class FurJudgeConfig(FollowConfig):
     """Judges the CoTs that a sweep's models wrote after unlearning."""
 
-    run: str = Field(min_length=1)
-    """Directory of the sweep's run, for example results/demo; the sweep needs `measure.cot_after: true`. The rows go
-    into the same store."""
     judge: JudgeConfig
     """Who judges. Several judges of one run are several calls of the job."""
     lr: Literal["selected"] | Rate = "selected"
@@ -30,7 +25,3 @@ class FurJudgeConfig(Config):
     """YAML file with a question of your own in place of the shipped one; a rules judge has none."""
     max_tokens: int = Field(300, ge=1)
     """Longest reply, in tokens."""
-    pool: PoolConfig | None = None
-    """The workers of a local judge; by default those of the sweep."""
-    tracking: TrackingConfig | None = None
-    """Where MLflow is; by default as in the sweep."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from fairwitness.analysis.faithfulness import Infeasible
 from fairwitness.analysis.judgements import KIND, VERDICTS, JudgedCell, judged_cells
+from fairwitness.chains.cots import Row
 from fairwitness.errors import ConfigError, InfeasibleError, ItemError
 from fairwitness.experiment.data_set import Loader
 from fairwitness.experiment.job import JobResult, JobRun, Reporter
@@ -27,8 +28,7 @@ from fairwitness.followups.judging.pairs import (
     rules_key,
 )
 from fairwitness.fur.finished import FinishedStudy, open_finished
-from fairwitness.fur.rows import Row
-from fairwitness.fur.study import Study
+from fairwitness.fur.study import FurStudy
 from fairwitness.judges.config import LocalModelConfig, RulesConfig
 from fairwitness.judges.factory import check_usable, make_chat_model
 from fairwitness.judges.parse import parse_verdict
@@ -52,18 +52,18 @@ def row_key(pair: CotPair, judge: JudgeName) -> str:
     return key_of(item=pair.task_key, kind=KIND, judge=judge.key)
 
 
-def skipped_row(study: Study, pair: CotPair, judge: JudgeName) -> Row:
+def skipped_row(study: FurStudy, pair: CotPair, judge: JudgeName) -> Row:
     """The row of a pair that is not judged."""
     return {**_columns(study, pair, judge), "status": "skipped", "reason": pair.skipped}
 
 
-def ruled_row(study: Study, pair: CotPair, judge: JudgeName, ruling: Ruling) -> Row:
+def ruled_row(study: FurStudy, pair: CotPair, judge: JudgeName, ruling: Ruling) -> Row:
     """The row of a pair that rules judged."""
     found = {"verdict": ruling.verdict, "reply": ruling.reply, "cost": 0.0, "from_cache": False, "status": "ok"}
     return _columns(study, pair, judge) | found
 
 
-def replied_row(study: Study, pair: CotPair, judge: JudgeName, reply: ChatReply, *, max_tokens: int) -> Row:
+def replied_row(study: FurStudy, pair: CotPair, judge: JudgeName, reply: ChatReply, *, max_tokens: int) -> Row:
     """The row of a pair that a model was asked about: failed without a reply, or without one clear verdict in it."""
     verdict, reason = None, reply.error
     if reply.text is not None:
@@ -84,7 +84,7 @@ def replied_row(study: Study, pair: CotPair, judge: JudgeName, reply: ChatReply,
     }
 
 
-def _columns(study: Study, pair: CotPair, judge: JudgeName) -> Row:
+def _columns(study: FurStudy, pair: CotPair, judge: JudgeName) -> Row:
     return {
         "key": row_key(pair, judge),
         "item_key": pair.task_key,
@@ -211,7 +211,7 @@ class _Job:
                 progress.count([row["status"]])
         self.store.flush()
 
-    def _rows(self, pending: Sequence[tuple[Study, CotPair]]) -> Iterator[Row]:
+    def _rows(self, pending: Sequence[tuple[FurStudy, CotPair]]) -> Iterator[Row]:
         judge = self.config.judge
         if isinstance(judge, RulesConfig):
             yield from (ruled_row(study, pair, self.judge, rule(pair, judge)) for study, pair in pending)

@@ -17,7 +17,7 @@ from fairwitness.analysis.step_results import step_results
 from fairwitness.fleet.trials import Reply, Request, Settings, Shown
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.policies import Evidence, Goal, Policy, Verdict, is_over, judge
-from fairwitness.fur.study import Study
+from fairwitness.fur.study import FurStudy
 from fairwitness.fur.study_run import StudyRun
 from fairwitness.stats.bootstrap import LEVEL, named_rng
 from fairwitness.text.numbers import shown_rate
@@ -149,7 +149,7 @@ class Bench:
         self._asked: dict[float, set[str]] = {}
 
     @property
-    def study(self) -> Study:
+    def study(self) -> FurStudy:
         """The study."""
         return self._run.study
 

@@ -18,7 +18,8 @@ from fairwitness.fleet.trials import Shown, run_trials
 from fairwitness.fur.search.bench import Bench, TrialPlanner
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.outcome import SearchOutcome, outcome_of, trial_rows
-from fairwitness.fur.study import Study, prepare_studies
+from fairwitness.fur.studies import prepare_studies
+from fairwitness.fur.study import FurStudy
 from fairwitness.fur.study_job import StudyJob
 from fairwitness.fur.study_run import StudyRun
 from fairwitness.records.run_dir import RunDirectory
@@ -64,7 +65,7 @@ def run_search(config: LrSearchConfig, *, loaders: Mapping[str, Loader], report:
         return SearchResult(**vars(job.finish(lambda path: report(path, outcomes))), outcomes=outcomes)
 
 
-def _must_have_problems(config: LrSearchConfig, studies: Sequence[Study]) -> None:
+def _must_have_problems(config: LrSearchConfig, studies: Sequence[FurStudy]) -> None:
     for study in studies:
         number = len(study.data.selection.measured)
         if number < config.min_problems:
@@ -108,7 +109,7 @@ def _search_study(part: StudyRun, pool: Pool, job: StudyJob, config: LrSearchCon
     return outcome_of(bench, done)
 
 
-def _slug(study: Study, search: Any) -> str:
+def _slug(study: FurStudy, search: Any) -> str:
     """Name of the folder of a study's search; another one for other settings, model, data or code."""
     cells = [study.cell_key(lr) for lr in study.rates]
     return fingerprint([search.model_dump(mode="json"), study.config.min_specificity, cells])

@@ -18,7 +18,7 @@ from fairwitness.analysis.faithfulness import (
 from fairwitness.fleet.trials import Shown
 from fairwitness.fur.search.bench import Bench, known_rates
 from fairwitness.fur.search.policies import Evidence, Verdict, judge
-from fairwitness.fur.study import Study
+from fairwitness.fur.study import FurStudy
 from fairwitness.records.keys import key_of
 from fairwitness.stats.bootstrap import named_rng
 
@@ -56,7 +56,7 @@ class SearchOutcome:
         num_tasks_per_rate: Tasks of one rate on all problems.
     """
 
-    study: Study
+    study: FurStudy
     tried: tuple[TriedRate, ...]
     choice: ChosenRate | Infeasible
     num_tasks_per_rate: int

@@ -13,16 +13,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from fairwitness.chains.items import AnswerItem, CotItem
 from fairwitness.cli import app
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError, DataError, StoreError
 from fairwitness.experiment.job import JobResult, Report
 from fairwitness.fleet.pool import Outcome
 from fairwitness.followups.baselines import job as study_run
+from fairwitness.followups.baselines.cc_shap import ShapItem
 from fairwitness.followups.baselines.config import FurBaselinesConfig
 from fairwitness.followups.baselines.job import run_baselines
 from fairwitness.followups.baselines.writers import Purpose, Rule
-from fairwitness.fur.items import AnswerItem, CotItem, ShapItem
 from fairwitness.launch.baselines import fur_baselines
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import answers

@@ -16,21 +16,26 @@ from fairwitness.followups.baselines.cc_shap import (
     NO_ANSWER_ATTRIBUTION,
     NO_COT_ATTRIBUTION,
     Attribution,
+    ShapItem,
+    ShapRequest,
     cc_shap,
-    explain,
     mask_token,
     masked_game,
     mean_shares,
     question_tokens,
     shapley_values,
 )
-from fairwitness.fur.engine import FurEngine
-from fairwitness.fur.items import ShapItem, ShapRequest
+from fairwitness.lm.engine import ModelEngine
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.tokens import PromptEncoder, decode
 from fairwitness.problems.problem import Problem
 from tests.helpers.fur_tasks import engine_config, random_ids
 from tests.helpers.tiny_tokenizers import byte_level_tokenizer, metaspace_tokenizer
+
+
+def _engine(lm: LanguageModel, max_tokens: int) -> ModelEngine:
+    return ModelEngine(lm, engine_config().model_copy(update={"max_tokens": max_tokens}))
+
 
 PROMPT = (40, 41, 42, 43, 44, 45, 46)
 TOKENS = (1, 2, 4, 5)
@@ -208,7 +213,7 @@ def requests(lm: LanguageModel) -> list[ShapRequest]:
 
 def test_request_in_the_worker_equals_the_enumeration(tiny_llama: LanguageModel) -> None:
     one = requests(tiny_llama)[0]
-    engine = FurEngine(tiny_llama, engine_config())
+    engine = ModelEngine(tiny_llama, engine_config())
     (found,) = engine.run(ShapItem((one,), 32))
 
     def game(prompt: Sequence[int], target: Sequence[int], shown: Sequence[bool]) -> list[float]:
@@ -229,10 +234,10 @@ def test_request_in_the_worker_equals_the_enumeration(tiny_llama: LanguageModel)
 @pytest.mark.parametrize("max_evaluations", [25, 32])
 def test_batch_of_one_equals_batch_of_many(tiny_llama: LanguageModel, max_evaluations: int) -> None:
     many = requests(tiny_llama)
-    together = explain(tiny_llama, ShapItem(tuple(many), max_evaluations), max_tokens=512)
+    together = ShapItem(tuple(many), max_evaluations).answer(_engine(tiny_llama, 512))
     for one, expected in zip(many, together, strict=True):
         for max_tokens in (1, 512):
-            (alone,) = explain(tiny_llama, ShapItem((one,), max_evaluations), max_tokens=max_tokens)
+            (alone,) = ShapItem((one,), max_evaluations).answer(_engine(tiny_llama, max_tokens))
             assert alone.score == pytest.approx(expected.score, abs=1e-5)
             assert alone.cot == pytest.approx(expected.cot, abs=1e-5)
             assert alone.num_evaluations == expected.num_evaluations
@@ -241,7 +246,7 @@ def test_batch_of_one_equals_batch_of_many(tiny_llama: LanguageModel, max_evalua
 def test_request_that_cannot_be_explained_fails_alone(tiny_llama: LanguageModel) -> None:
     good, other, _ = requests(tiny_llama)
     bad = ShapRequest(other.question, 60, other.cot_prompt, other.cot_ids, (), MASK, (0, 1))
-    found = explain(tiny_llama, ShapItem((bad, good), 32), max_tokens=512)
+    found = ShapItem((bad, good), 32).answer(_engine(tiny_llama, 512))
     assert found[0].error == "the question has no token"
     assert found[0].score is None
     assert found[1].error is None

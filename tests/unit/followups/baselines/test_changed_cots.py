@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from transformers import PreTrainedTokenizerBase
 
+from fairwitness.chains.steps import cot_steps
 from fairwitness.errors import ItemError
 from fairwitness.followups.baselines.changes import (
     Altered,
@@ -20,7 +21,6 @@ from fairwitness.followups.baselines.changes import (
     with_mistakes,
     with_paraphrases,
 )
-from fairwitness.fur.sets import cot_steps
 from fairwitness.lm.tokens import decode, encode
 from tests.helpers.tiny_tokenizers import byte_level_tokenizer, metaspace_tokenizer
 

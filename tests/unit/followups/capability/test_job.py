@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fairwitness.chains.items import AnswerItem
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError, DataError, StoreError
 from fairwitness.experiment.job import Report
@@ -19,8 +20,7 @@ from fairwitness.followups.capability.config import FurCapabilityConfig
 from fairwitness.followups.capability.job import CapabilityResult, capability_dry_run, run_capability
 from fairwitness.followups.capability.plan import NO_GOLD, OWN_CHOICE, draw_cots
 from fairwitness.fur.finished import open_finished
-from fairwitness.fur.items import AnswerItem
-from fairwitness.fur.tasks import UnlearnGroup
+from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from tests.helpers.sweeps import problem, rows_of, run, script_cots, settings, watch_pools, write_problems
 

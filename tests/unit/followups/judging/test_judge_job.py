@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.followups.judging.conftest import LR, organism_settings
 
 from fairwitness.analysis.faithfulness import ChosenRate
 from fairwitness.analysis.judgements import judged_cells
 from fairwitness.analysis.step_results import DISAGREE
+from fairwitness.chains.cots import CotRecord
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError, FairwitnessError, InfeasibleError, StoreError
 from fairwitness.experiment.job import Report
@@ -29,13 +29,13 @@ from fairwitness.followups.judging.pairs import (
     CotPair,
     cot_pairs,
 )
-from fairwitness.fur.cots import CotRecord
 from fairwitness.fur.finished import FinishedStudy, open_finished
 from fairwitness.launch.common import LOADERS
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
 from tests.helpers.chat_server import Action, Asked, ChatServer, chat_server, completion, refusal
 from tests.helpers.sweeps import rows_of
+from tests.unit.followups.judging.conftest import LR, organism_settings
 
 KEY = "sk-test-0123456789"
 RULES = {"kind": "rules"}

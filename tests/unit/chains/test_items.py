@@ -8,14 +8,25 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fairwitness.fur.base import answer_directly, score_steps, write_cots
-from fairwitness.fur.config import CotConfig
-from fairwitness.fur.items import AnswerItem, CotItem, CotRequest, CotSteps, StepScoreItem
+from fairwitness.chains.config import CotConfig
+from fairwitness.chains.items import (
+    AnswerItem,
+    CotItem,
+    CotRequest,
+    CotSteps,
+    StepScoreItem,
+)
+from fairwitness.lm.config import EngineConfig
+from fairwitness.lm.engine import ModelEngine
 from fairwitness.lm.generation import generate_greedy
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import LetterAnswer
 from tests.helpers.fur_reference import logprobs_of
 from tests.helpers.fur_tasks import MAX_TOKENS, random_ids, random_question
+
+
+def _engine(lm: LanguageModel, max_tokens: int) -> ModelEngine:
+    return ModelEngine(lm, EngineConfig(max_tokens=max_tokens))
 
 
 def _plain_answer(lm: LanguageModel, ids: tuple[int, ...], letter_ids: tuple[int, ...]) -> LetterAnswer:
@@ -34,10 +45,10 @@ def _assert_same(found: LetterAnswer | None, expected: LetterAnswer) -> None:
 def test_direct_answers_come_in_order(tiny_llama: LanguageModel) -> None:
     draw = random.Random(2)
     questions = tuple(random_question(draw, tiny_llama.facts.vocab_size) for _ in range(6))
-    found = answer_directly(tiny_llama, AnswerItem(questions), max_tokens=20)
+    found = AnswerItem(questions).answer(_engine(tiny_llama, 20))
     for question, answer in zip(questions, found, strict=True):
         _assert_same(answer, _plain_answer(tiny_llama, question.ids, question.letter_ids))
-    assert answer_directly(tiny_llama, AnswerItem(()), max_tokens=20) == []
+    assert AnswerItem(()).answer(_engine(tiny_llama, 20)) == []
 
 
 def _requests(lm: LanguageModel, lengths: tuple[int, ...] = (5, 12, 8)) -> tuple[CotRequest, ...]:
@@ -53,7 +64,7 @@ def test_cots_are_greedy_and_answered_after_the_suffix(
 ) -> None:
     lm = tiny_lm(model_type)
     requests = _requests(lm)
-    outcomes = write_cots(lm, CotItem(requests, CotConfig(max_new_tokens=7)), max_tokens=MAX_TOKENS)
+    outcomes = CotItem(requests, CotConfig(max_new_tokens=7)).answer(_engine(lm, MAX_TOKENS))
     for request, outcome in zip(requests, outcomes, strict=True):
         (expected,) = generate_greedy(lm, [request.prompt], 7, batch_size=1)
         assert (outcome.ids, outcome.finish, outcome.error) == (expected.ids, expected.finish, None)
@@ -71,8 +82,8 @@ def test_a_request_that_fails_does_not_stop_the_others(
     no_room_for_suffix = CotRequest((20,) * (context - 2), good.suffix, good.letter_ids)
     no_room_at_all = CotRequest((20,) * (context + 5), good.suffix, good.letter_ids)
     item = CotItem((no_room_for_suffix, good, no_room_at_all), CotConfig(max_new_tokens=4))
-    first, second, third = write_cots(lm, item, max_tokens=MAX_TOKENS)
-    (alone,) = write_cots(lm, CotItem((good,), item.cot), max_tokens=MAX_TOKENS)
+    first, second, third = item.answer(_engine(lm, MAX_TOKENS))
+    (alone,) = CotItem((good,), item.cot).answer(_engine(lm, MAX_TOKENS))
     assert second.ids == alone.ids
     assert alone.answer is not None
     _assert_same(second.answer, alone.answer)
@@ -89,7 +100,7 @@ def test_an_empty_cot_is_an_error(fresh_lm: Callable[[str], LanguageModel]) -> N
         lm.model.get_output_embeddings().weight.zero_()
         lm.model.get_output_embeddings().weight[lm.facts.eos_ids[0]] = 1.0
         lm.model.get_decoder().final_layer_norm.bias.fill_(5.0)
-    (outcome,) = write_cots(lm, CotItem(_requests(lm)[:1], CotConfig(max_new_tokens=4)), max_tokens=MAX_TOKENS)
+    (outcome,) = CotItem(_requests(lm)[:1], CotConfig(max_new_tokens=4)).answer(_engine(lm, MAX_TOKENS))
     assert (outcome.ids, outcome.answer, outcome.error) == ((), None, "the CoT is empty: the model ended it at once")
 
 
@@ -102,7 +113,7 @@ def test_step_scores_are_mean_logprobs_of_the_step_given_all_before(tiny_llama: 
         CotSteps(random_ids(draw, vocab_size, 5), ()),
     )
     for max_tokens in (1, 64, 1_000):
-        found = score_steps(tiny_llama, StepScoreItem(cots), max_tokens=max_tokens)
+        found = StepScoreItem(cots).answer(_engine(tiny_llama, max_tokens))
         assert [len(scores) for scores in found] == [3, 1, 1, 0]
         for cot, scores in zip(cots, found, strict=True):
             for (start, end), score in zip(cot.steps, scores, strict=True):

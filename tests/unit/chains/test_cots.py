@@ -11,22 +11,23 @@ from typing import Any
 import pytest
 import torch
 
-from fairwitness.errors import ModelError
-from fairwitness.fleet.config import PoolConfig
-from fairwitness.fleet.factory import LocalPool
-from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
-from fairwitness.fur.client import engine_spec
-from fairwitness.fur.cots import (
+from fairwitness.chains.client import engine_spec
+from fairwitness.chains.cots import (
     CotRecord,
     answer_questions,
+    cot_row,
+    cot_step_rows,
     held_out_answers,
     question_of,
     record_from_rows,
     score_records,
     write_records,
 )
-from fairwitness.fur.rows import cot_row, cot_step_rows
-from fairwitness.fur.study import Study
+from fairwitness.errors import ModelError
+from fairwitness.fleet.config import PoolConfig
+from fairwitness.fleet.factory import LocalPool
+from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
+from fairwitness.fur.study import FurStudy
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import LetterAnswer
 from fairwitness.problems.problem import Problem
@@ -36,7 +37,7 @@ from tests.helpers.sweeps import TWO_STEPS, problem, script_cots
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> Study:
+def study(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> FurStudy:
     return make_study(tmp_path_factory.mktemp("study"), tiny_folder("llama"))
 
 
@@ -52,13 +53,13 @@ def long_problem(num_words: int) -> Problem:
     return Problem("long", one["question"], tuple(one["choices"]), "A", "animals")
 
 
-def written(study: Study, pool: Pool, problems: Iterable[Problem]) -> dict[str, CotRecord]:
+def written(study: FurStudy, pool: Pool, problems: Iterable[Problem]) -> dict[str, CotRecord]:
     records = [r for batch in write_records(study, pool, engine_spec(study), list(problems)) for r in batch]
     assert len({r.problem.problem_id for r in records}) == len(records)
     return {r.problem.problem_id: r for r in records}
 
 
-def test_records_of_the_models_own_cots(study: Study, pool: LocalPool, tiny_llama: LanguageModel) -> None:
+def test_records_of_the_models_own_cots(study: FurStudy, pool: LocalPool, tiny_llama: LanguageModel) -> None:
     records = written(study, pool, measured(study))
     assert records.keys() == {one.problem_id for one in measured(study)}
     for one in records.values():
@@ -72,7 +73,7 @@ def test_records_of_the_models_own_cots(study: Study, pool: LocalPool, tiny_llam
         assert set(one.base_logprobs) == {None}
 
 
-def test_scores_are_mean_log_probabilities(study: Study, pool: LocalPool, tiny_llama: LanguageModel) -> None:
+def test_scores_are_mean_log_probabilities(study: FurStudy, pool: LocalPool, tiny_llama: LanguageModel) -> None:
     records = list(written(study, pool, measured(study)).values())
     scored = [r for batch in score_records(pool, engine_spec(study), records) for r in batch]
     assert len(scored) == len(records)
@@ -87,7 +88,7 @@ def test_scores_are_mean_log_probabilities(study: Study, pool: LocalPool, tiny_l
             assert value == pytest.approx(expected, rel=1e-5)
 
 
-def test_question_longer_than_the_context_fails_alone(study: Study, pool: LocalPool) -> None:
+def test_question_longer_than_the_context_fails_alone(study: FurStudy, pool: LocalPool) -> None:
     one, *_ = measured(study)
     records = written(study, pool, [long_problem(700), one])
     assert records["long"].status == "failed"
@@ -96,7 +97,7 @@ def test_question_longer_than_the_context_fails_alone(study: Study, pool: LocalP
     assert records[one.problem_id].status == "ok"
 
 
-def test_cot_that_outgrows_the_context_fails_alone(study: Study, pool: LocalPool) -> None:
+def test_cot_that_outgrows_the_context_fails_alone(study: FurStudy, pool: LocalPool) -> None:
     one, *_ = measured(study)
     long = next(p for n in range(700, 1, -1) if len(question_of(study, p := long_problem(n)).ids) < 505)
     records = written(study, pool, [long, one])
@@ -105,7 +106,7 @@ def test_cot_that_outgrows_the_context_fails_alone(study: Study, pool: LocalPool
     assert records[one.problem_id].status == "ok"
 
 
-def test_empty_cot_is_skipped(study: Study, pool: LocalPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_cot_is_skipped(study: FurStudy, pool: LocalPool, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other, *_ = measured(study)
     script_cots(monkeypatch, {one.question: ""})
     records = written(study, pool, [one, other])
@@ -116,7 +117,7 @@ def test_empty_cot_is_skipped(study: Study, pool: LocalPool, monkeypatch: pytest
     assert [step.ineligible for step in records[other.problem_id].steps] == [None, None]
 
 
-def test_held_out_answers_are_those_of_the_model(study: Study, pool: LocalPool) -> None:
+def test_held_out_answers_are_those_of_the_model(study: FurStudy, pool: LocalPool) -> None:
     held = held_out_answers(study, pool, engine_spec(study))
     problems = study.data.selection.held_out
     answers = answer_questions(study, pool, engine_spec(study), problems)
@@ -125,14 +126,14 @@ def test_held_out_answers_are_those_of_the_model(study: Study, pool: LocalPool) 
     assert [h.base_index for h in held] == [a.index for a in found if isinstance(a, LetterAnswer)]
 
 
-def test_held_out_question_that_does_not_fit_is_left_out(study: Study, pool: LocalPool) -> None:
+def test_held_out_question_that_does_not_fit_is_left_out(study: FurStudy, pool: LocalPool) -> None:
     selection = study.data.selection
     longer = selection._replace(held_out=(*selection.held_out, long_problem(700)))
     changed = replace(study, data=replace(study.data, selection=longer))
     assert len(held_out_answers(changed, pool, engine_spec(study))) == len(selection.held_out)
 
 
-def test_held_out_question_that_fits_is_never_left_out(study: Study, pool: LocalPool) -> None:
+def test_held_out_question_that_fits_is_never_left_out(study: FurStudy, pool: LocalPool) -> None:
     with pytest.raises(ModelError, match=r"held-out question \S+ was not answered \(worker died\)"):
         held_out_answers(study, BrokenPool(pool, answers=False), engine_spec(study))
 
@@ -157,14 +158,14 @@ class BrokenPool:
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_what_no_worker_can_do_fails_with_its_reason(study: Study, pool: LocalPool, answers: bool) -> None:
+def test_what_no_worker_can_do_fails_with_its_reason(study: FurStudy, pool: LocalPool, answers: bool) -> None:
     records = written(study, BrokenPool(pool, answers=answers), measured(study))
     assert len(records) == len(measured(study))
     assert {(r.status, r.reason) for r in records.values()} == {("failed", "worker died")}
     assert all((r.direct is not None) == answers for r in records.values())
 
 
-def test_scores_that_no_worker_can_give_fail_with_their_reason(study: Study, pool: LocalPool) -> None:
+def test_scores_that_no_worker_can_give_fail_with_their_reason(study: FurStudy, pool: LocalPool) -> None:
     records = [record(study, one) for one in measured(study)]
     broken = BrokenPool(pool, answers=False)
     scored = [r for batch in score_records(broken, engine_spec(study), records) for r in batch]
@@ -172,7 +173,7 @@ def test_scores_that_no_worker_can_give_fail_with_their_reason(study: Study, poo
     assert len(scored) == len(records)
 
 
-def test_stored_records_read_back_equal(study: Study, pool: LocalPool, tmp_path: Path) -> None:
+def test_stored_records_read_back_equal(study: FurStudy, pool: LocalPool, tmp_path: Path) -> None:
     records = list(written(study, pool, measured(study)).values())
     scored = [r for batch in score_records(pool, engine_spec(study), records) for r in batch]
     with Store(tmp_path) as store:
@@ -187,6 +188,6 @@ def test_stored_records_read_back_equal(study: Study, pool: LocalPool, tmp_path:
         assert record_from_rows(study, one.problem, rows[name], logprobs) == one
 
 
-def test_no_records_give_no_batches(study: Study, pool: LocalPool) -> None:
+def test_no_records_give_no_batches(study: FurStudy, pool: LocalPool) -> None:
     assert [r for batch in score_records(pool, engine_spec(study), []) for r in batch] == []
     assert written(study, pool, []) == {}

@@ -11,15 +11,25 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from fairwitness.chains.items import (
+    AnswerItem,
+    CotItem,
+    CotOutcome,
+    CotRequest,
+    CotSteps,
+    HeldOut,
+    Ids,
+    Question,
+    StepScoreItem,
+)
+from fairwitness.chains.steps import CotStep, cot_steps
+from fairwitness.chains.study import ChainStudy
 from fairwitness.errors import ModelError
 from fairwitness.fleet.pool import EngineSpec, Pool
-from fairwitness.fur.items import AnswerItem, CotItem, CotOutcome, CotRequest, CotSteps, StepScoreItem
-from fairwitness.fur.sets import CotStep, cot_steps
-from fairwitness.fur.study import Study
-from fairwitness.fur.tasks import HeldOut, Ids, Question
 from fairwitness.lm.scoring import LetterAnswer
 from fairwitness.lm.tokens import decode
 from fairwitness.problems.problem import Problem
+from fairwitness.records.keys import key_of
 from fairwitness.records.store import Store
 
 log = logging.getLogger(__name__)
@@ -71,7 +81,7 @@ class CotRecord:
         return [step for step in self.steps if step.ineligible is None] if self.status == "ok" else []
 
 
-def question_of(study: Study, problem: Problem) -> Question:
+def question_of(study: ChainStudy, problem: Problem) -> Question:
     """The direct question as token ids."""
     return Question(
         tuple(study.encoder.direct(problem)), tuple(study.encoder.letter_ids(len(problem.choices), "direct"))
@@ -79,7 +89,7 @@ def question_of(study: Study, problem: Problem) -> Question:
 
 
 def answer_questions(
-    study: Study, pool: Pool, spec: EngineSpec, problems: Sequence[Problem]
+    study: ChainStudy, pool: Pool, spec: EngineSpec, problems: Sequence[Problem]
 ) -> dict[str, LetterAnswer | str]:
     """Direct answers by problem id; for a problem without one, the reason."""
     found: dict[str, LetterAnswer | str] = {}
@@ -99,7 +109,7 @@ def answer_questions(
     return found
 
 
-def held_out_answers(study: Study, pool: Pool, spec: EngineSpec) -> tuple[HeldOut, ...]:
+def held_out_answers(study: ChainStudy, pool: Pool, spec: EngineSpec) -> tuple[HeldOut, ...]:
     """The held-out questions with the base model's answers, computed once; one that does not fit is left out.
 
     Specificity is a share of these answers, so a question is never left out for a failure that may pass.
@@ -127,7 +137,9 @@ def held_out_answers(study: Study, pool: Pool, spec: EngineSpec) -> tuple[HeldOu
     return tuple(found)
 
 
-def write_records(study: Study, pool: Pool, spec: EngineSpec, problems: Sequence[Problem]) -> Iterator[list[CotRecord]]:
+def write_records(
+    study: ChainStudy, pool: Pool, spec: EngineSpec, problems: Sequence[Problem]
+) -> Iterator[list[CotRecord]]:
     """Direct answers and CoTs of problems, cut into steps, in batches as they come; every problem exactly once."""
     answers = answer_questions(study, pool, spec, problems)
     ready: list[CotRecord] = []
@@ -164,7 +176,7 @@ def score_records(pool: Pool, spec: EngineSpec, records: Sequence[CotRecord]) ->
 
 
 def record_from_rows(
-    study: Study, problem: Problem, row: Mapping[str, Any], logprobs: Mapping[int, float | None]
+    study: ChainStudy, problem: Problem, row: Mapping[str, Any], logprobs: Mapping[int, float | None]
 ) -> CotRecord:
     """A record as it was stored; steps are cut again from the stored ids, which gives the same ones.
 
@@ -191,7 +203,7 @@ def record_from_rows(
     )
 
 
-def stored_records(study: Study, store: Store) -> dict[str, CotRecord]:
+def stored_records(study: ChainStudy, store: Store) -> dict[str, CotRecord]:
     """The study's records that are in the store and did not fail, by problem id.
 
     Raises:
@@ -217,7 +229,7 @@ def _stored_answer(row: Mapping[str, Any], name: str) -> LetterAnswer | None:
     return LetterAnswer(tuple(row[f"{name}_probs"]), row[f"{name}_letter_mass"], ascii_uppercase.index(letter))
 
 
-def _cot_item(study: Study, batch: Sequence[CotRecord]) -> CotItem:
+def _cot_item(study: ChainStudy, batch: Sequence[CotRecord]) -> CotItem:
     suffix = tuple(study.encoder.cot_answer_suffix_ids)
     requests = tuple(
         CotRequest(r.prompt_ids, suffix, tuple(study.encoder.letter_ids(len(r.problem.choices), "cot_answer")))
@@ -226,7 +238,7 @@ def _cot_item(study: Study, batch: Sequence[CotRecord]) -> CotItem:
     return CotItem(requests, study.config.cot)
 
 
-def _with_cot(study: Study, record: CotRecord, cot: CotOutcome) -> CotRecord:
+def _with_cot(study: ChainStudy, record: CotRecord, cot: CotOutcome) -> CotRecord:
     text = decode(study.encoder.tokenizer, cot.ids)
     record = replace(record, cot_ids=cot.ids, text=text, finish=cot.finish, given_cot=cot.answer)
     if cot.error is not None:
@@ -236,10 +248,10 @@ def _with_cot(study: Study, record: CotRecord, cot: CotOutcome) -> CotRecord:
     return replace(record, steps=steps, base_logprobs=(None,) * len(steps))
 
 
-def _steps(study: Study, cot_ids: Ids) -> tuple[CotStep, ...]:
+def _steps(study: ChainStudy, cot_ids: Ids) -> tuple[CotStep, ...]:
     if not cot_ids:
         return ()
-    return tuple(cot_steps(partial(decode, study.encoder.tokenizer), cot_ids, eligible=study.config.recipe.eligible))
+    return tuple(cot_steps(partial(decode, study.encoder.tokenizer), cot_ids, eligible=study.config.eligible))
 
 
 def _score_item(batch: Sequence[CotRecord]) -> StepScoreItem:
@@ -259,7 +271,7 @@ def _with_scores(record: CotRecord, scores: Sequence[float]) -> CotRecord:
     )
 
 
-def too_long(study: Study, num_tokens: int) -> str:
+def too_long(study: ChainStudy, num_tokens: int) -> str:
     """Why a question of this many tokens is not asked."""
     return f"the question has {num_tokens} tokens, the model's context holds {study.facts.context_length}"
 
@@ -268,3 +280,62 @@ def _chunks(values: Iterable[Any], size: int) -> Iterator[list[Any]]:
     values = list(values)
     for start in range(0, len(values), size):
         yield values[start : start + size]
+
+
+Row = dict[str, Any]
+
+
+def cot_row(study: ChainStudy, record: CotRecord) -> Row:
+    """Row of `cots` for one problem."""
+    row: Row = {
+        "key": study.cot_key(record.problem),
+        **study.columns,
+        "problem_key": study.data.problem_key(record.problem),
+        "problem_id": record.problem.problem_id,
+        "model_revision": study.facts.revision,
+        "prompt_style": study.model.prompt_style,
+        "seed": study.config.seed,
+        "prompt_ids": list(record.prompt_ids),
+        "cot_ids": list(record.cot_ids),
+        "cot_text": record.text,
+        "finish": record.finish,
+        "agree": record.agree,
+        "num_cot_steps": len(record.steps),
+        "status": record.status,
+        "reason": record.reason,
+    }
+    for name, answer in (("direct", record.direct), ("cot", record.given_cot)):
+        if answer is not None:
+            row |= {
+                f"{name}_letter": ascii_uppercase[answer.index],
+                f"{name}_probs": list(answer.probs),
+                f"{name}_letter_mass": answer.mass,
+            }
+    return row
+
+
+def cot_step_rows(study: ChainStudy, record: CotRecord) -> list[Row]:
+    """Rows of `cot_steps` for one CoT."""
+    cot_key = study.cot_key(record.problem)
+    return [
+        {
+            "key": key_of(cot=cot_key, cot_step=step.index),
+            "scope_key": study.scope_key,
+            "data_set": study.data.loaded.name,
+            "cot_key": cot_key,
+            "problem_id": record.problem.problem_id,
+            "cot_step_index": step.index,
+            "char_start": step.char_start,
+            "char_end": step.char_end,
+            "token_start": step.token_start,
+            "token_end": step.token_end,
+            "text": step.text,
+            "content_words": list(step.words),
+            "content_positions": [p for word in step.word_positions for p in word],
+            "eligible": step.ineligible is None,
+            "base_logprob": record.base_logprobs[step.index],
+            "status": "ok" if step.ineligible is None else "skipped",
+            "reason": step.ineligible,
+        }
+        for step in record.steps
+    ]
