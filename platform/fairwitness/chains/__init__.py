@@ -1,1 +1,1 @@
-"""What a base model does: chains of thought, their steps and the answers around them, for every measure that needs them."""
+"""What a base model does, for every measure that needs it: chains of thought, their steps, the answers around them."""
