@@ -18,9 +18,9 @@ from fairwitness.problems.draws import Seed
 from fairwitness.records.run_dir import OutputConfig, RunName
 from fairwitness.records.tracker import TrackingConfig
 from fairwitness.text.think_tags import Tags
+from fairwitness_schemas.drafts import JOB as JOB
 from fairwitness_schemas.drafts import OWN
 
-JOB = "draft_faithfulness"
 ReadBy = Literal["rules", "judge"]
 ConclusionKind = Literal["direct", "plausible"]
 

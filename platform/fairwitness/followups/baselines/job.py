@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from fairwitness.analysis.baselines import JOB
+from fairwitness.analysis.runs import BASELINES_JOB as JOB
 from fairwitness.experiment.data_set import Loader
 from fairwitness.experiment.job import JobResult, JobRun, Reporter
 from fairwitness.fleet.pool import Outcome, Pool

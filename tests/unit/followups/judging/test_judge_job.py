@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.followups.judging.conftest import LR, organism_settings
 
 from fairwitness.analysis.faithfulness import ChosenRate
 from fairwitness.analysis.judgements import judged_cells
@@ -36,6 +35,7 @@ from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
 from tests.helpers.chat_server import Action, Asked, ChatServer, chat_server, completion, refusal
 from tests.helpers.sweeps import rows_of
+from tests.unit.followups.judging.conftest import LR, organism_settings
 
 KEY = "sk-test-0123456789"
 RULES = {"kind": "rules"}
