@@ -152,7 +152,7 @@ def problems(results: Results) -> pd.DataFrame:
         )
         measured = panel.problems.drop(columns=["problem_id", "agree"])
         frame = base.merge(measured, how="left", on="problem_key")
-        whole = ["top_cot_step_index", *(f"num_steps_{status}" for status in ("ok", "skipped", "failed"))]
+        whole = [name for name in _NULLABLE["Int64"] if name in frame]
         frame[whole] = frame[whole].astype("Int64")
         frame["counted"] = frame["counted"].astype("boolean").fillna(False)
         frame["gold"] = [run.gold.get(key) for key in frame["problem_key"]]
@@ -315,9 +315,26 @@ def _concat(panels: Sequence[Panel], make: Callable[[Panel], pd.DataFrame]) -> p
         frame = make(panel)
         for position, (name, value) in enumerate(panel.names.items()):
             frame.insert(position, name, value)
-        # Columns of one panel may be whole numbers where those of another are missing.
         parts.append(frame.astype(object))
-    return pd.concat(parts, ignore_index=True).infer_objects() if parts else pd.DataFrame()
+    if not parts:
+        return pd.DataFrame()
+    joined = pd.concat(parts, ignore_index=True)
+    types = {name: type_ for type_, names in _NULLABLE.items() for name in names if name in joined}
+    return joined.astype(types).infer_objects()
+
+
+_NULLABLE = {
+    "Int64": (
+        "lora_rank",
+        "cot_step_index",
+        "top_cot_step_index",
+        "num_steps_ok",
+        "num_steps_skipped",
+        "num_steps_failed",
+    ),
+    "boolean": ("agree", "flipped_any", "flipped_final", "ff_hard_any", "ff_hard_final"),
+}
+"""Columns of whole numbers and truths that may be missing."""
 
 
 def _cell_columns(panel: Panel, cell: CellFaithfulness) -> dict[str, Any]:
