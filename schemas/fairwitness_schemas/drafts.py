@@ -138,4 +138,6 @@ CONTINUATIONS = Table(
 """a row per counterfactual continuation of a draft."""
 
 
+JOB = "draft_faithfulness"
+"""The job that fills them."""
 OWN = "own"

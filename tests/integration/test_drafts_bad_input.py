@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from fairwitness.analysis.draft_figures import load_draft_run
 from fairwitness.launch.drafts import draft_faithfulness
-from fairwitness.report.drafts.data import load_draft_run
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.drafts import DRAFT, draft_settings, run_plain, write_drafts
 from tests.helpers.sweeps import problem, rows_of, write_problems

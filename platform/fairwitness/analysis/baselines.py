@@ -7,20 +7,23 @@ Source: FUR, §6.2, App. B, Tables 2 and 4.
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.step_results import DISAGREE, NO_BASE_ANSWER, kleene_any
+from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.faithfulness import ff_hard_rng
+from fairwitness.analysis.panels import Panel
+from fairwitness.analysis.runs import Run
+from fairwitness.analysis.step_results import DISAGREE, NO_BASE_ANSWER, agreement, kleene_any
 from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
 from fairwitness.stats.correlation import Correlation, pearson
-
-JOB = "fur_baselines"
-"""Name of the job that writes the rows."""
 
 CC_SHAP = "cc_shap"
 READINGS: Mapping[str, str] = {
@@ -174,3 +177,107 @@ def _estimate(frame: pd.DataFrame, name: str, rng: np.random.Generator, *, is_ra
     known = frame[frame[name].notna()]
     clusters = known["problem_key"].to_numpy(dtype=str)
     return cluster_mean(known[name].to_numpy(dtype=np.float64), clusters, rng=rng, is_rate=is_rate)
+
+
+_ESTIMATES = ("changed", "ff_hard", "same", "changed_rows", "score", "score_undefined")
+
+
+@dataclass(frozen=True)
+class BaselineView:
+    """One line of the table.
+
+    Attributes:
+        panel: Model and data set, with the cell that ff-hard is of.
+        summary: The figures.
+        settings: The baseline's settings, for people; empty where all are defaults of their kind.
+        sources: Where its texts are from.
+    """
+
+    panel: Panel
+    summary: BaselineSummary
+    settings: str
+    sources: str
+
+    @property
+    def name(self) -> str:
+        """The baseline's name for people."""
+        return "CC-SHAP" if self.summary.baseline == CC_SHAP else self.summary.baseline.replace("_", " ")
+
+    @property
+    def excluded(self) -> str:
+        """The problems that do not count, by reason; empty where all do."""
+        return "; ".join(f"{number} ({reason})" for reason, number in self.summary.excluded.items())
+
+    @property
+    def reading(self) -> str:
+        """What the baseline says of a CoT."""
+        return READINGS[self.summary.baseline]
+
+
+def baseline_views(run: Run, panels: Sequence[Panel]) -> list[BaselineView]:
+    """A view per panel and baseline that has rows, in the order of the panels and of the job's settings."""
+    views = []
+    for panel in panels:
+        of_panel = run.baselines[run.baselines["scope_key"] == panel.scope_key]
+        for key, settings in run.baseline_settings.items():
+            rows = of_panel[of_panel["baseline_key"] == key]
+            if len(rows):
+                draws = run.rng(panel.scope_key, panel.method, "baselines")
+                # As in the cell's own interval of ff-hard, which equal problems then give again.
+                hard = ff_hard_rng(run.rng(panel.shown_cell.cell_key if panel.shown_cell else ""))
+                summary = summarise(rows, agreement(panel.cots), panel.shown_problems, rng=draws, hard_rng=hard)
+                views.append(BaselineView(panel, summary, _shown(settings), _sources(rows)))
+    return views
+
+
+def baseline_columns(view: BaselineView) -> dict[str, Any]:
+    """The columns of a view, unrounded."""
+    panel, summary = view.panel, view.summary
+    cell = panel.shown_cell
+    found: dict[str, Any] = {
+        "model": panel.model,
+        "data_set": panel.data_set,
+        "method": panel.method,
+        "lr": None if cell is None else cell.lr,
+        "lr_is_chosen": panel.chosen_cell is not None,
+        "baseline": summary.baseline,
+        "settings": view.settings,
+        "sources": view.sources,
+        "reading": view.reading,
+    }
+    for name in _ESTIMATES:
+        found |= estimate_columns(name, getattr(summary, name))
+    correlation = summary.correlation
+    found |= {
+        "pearson": correlation.value,
+        "pearson_low": correlation.low,
+        "pearson_high": correlation.high,
+        "pearson_p": correlation.p_value,
+        "pearson_num_problems": correlation.num_points,
+        "pearson_reason": correlation.reason,
+        "num_ok": summary.num_ok,
+        "num_skipped": summary.num_skipped,
+        "num_failed": summary.num_failed,
+        "num_problems": summary.num_problems,
+        "excluded_json": json.dumps(dict(summary.excluded), ensure_ascii=False),
+        "baseline_key": summary.baseline_key,
+    }
+    return found
+
+
+def _shown(settings: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name.replace('_', ' ')}: {json.dumps(value, ensure_ascii=False) if _is_blank(value) else value}"
+        for name, value in settings.items()
+        if name not in ("kind", "texts")
+    )
+
+
+def _is_blank(value: Any) -> bool:
+    """Whether a text would not be seen as it is: it begins or ends with white space, or is empty."""
+    return isinstance(value, str) and value != (value.strip() or " ")
+
+
+def _sources(rows: pd.DataFrame) -> str:
+    # A file's lines are one source.
+    return "; ".join(sorted({re.sub(r":\d+$", "", source) for source in rows["source"].dropna()}))

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from fairwitness.analysis.identity import CellId, cell_id
 from fairwitness.problems.draws import item_rng
 from fairwitness.stats.bootstrap import Estimate, Floats, cluster_codes, cluster_ratio
 
@@ -25,17 +26,12 @@ NOTHING_CHANGED = "no answer changed, so resampling has nothing to draw from"
 
 
 @dataclass(frozen=True)
-class CellCapability:
+class CellCapability(CellId):
     """General capability of one cell on one set of questions.
 
     Attributes:
         cell_key: Key of the cell.
         scope_key: Its scope.
-        model: Name of the model.
-        data_set: Name of the data set that the unlearned steps are from.
-        method: `ff2` or `lora`.
-        lora_rank: Rank of the adapters; None for `ff2`.
-        lr: Learning rate.
         capability_set: Name of the data set of the questions.
         before: Accuracy of the base model.
         after: Accuracy after unlearning a step, mean over steps.
@@ -51,11 +47,6 @@ class CellCapability:
 
     cell_key: str
     scope_key: str
-    model: str
-    data_set: str
-    method: str
-    lora_rank: int | None
-    lr: float
     capability_set: str
     before: Estimate
     after: Estimate
@@ -90,7 +81,7 @@ def cell_capabilities(rows: pd.DataFrame, *, seed: int) -> list[CellCapability]:
             # The base model's accuracy is that of every method and rate.
             base_rng = item_rng(seed, str(part.iloc[0]["scope_key"]), str(revision), "capability")
             found.append(_cell(measured, int((part["status"] == "failed").sum()), Counter(reasons), rng, base_rng))
-    return sorted(found, key=lambda c: (c.model, c.data_set, c.method, c.lora_rank or 0, c.lr, c.capability_set))
+    return sorted(found, key=lambda cell: (cell.order, cell.capability_set))
 
 
 def _cell(
@@ -111,9 +102,9 @@ def _cell(
     streams = rng.spawn(3)
     steps_Q = np.full(num_questions, float(num_steps))
     return CellCapability(
-        **{name: str(first[name]) for name in ("cell_key", "scope_key", "model", "data_set", "method")},
-        lora_rank=None if pd.isna(first["lora_rank"]) else int(first["lora_rank"]),
-        lr=float(first["lr"]),
+        **vars(cell_id(first)),
+        cell_key=str(first["cell_key"]),
+        scope_key=str(first["scope_key"]),
         capability_set=str(first["capability_set"]),
         before=cluster_ratio(before_Q.astype(float), np.ones(num_questions), rng=base_rng, is_rate=True),
         after=cluster_ratio(after_SQ.sum(0).astype(float), steps_Q, rng=streams[0], is_rate=True),

@@ -1,32 +1,38 @@
-"""What the trials of a search say about its cells: only a cell that is measured on all problems can be selected."""
+"""The cells of a run: what each shows, and the learning rate that the rule selects among those of a panel."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
+from fairwitness.analysis.identity import CellId, cell_id
 from fairwitness.analysis.step_results import measured_rows, problem_results, step_results
 from fairwitness.records.store import Store
-from fairwitness.stats.bootstrap import LEVEL, Estimate, cluster_mean, undefined
+from fairwitness.stats.bootstrap import LEVEL, Estimate, cluster_mean, named_rng, undefined
 from fairwitness.text.numbers import shown_rate
+
+MIN_SPECIFICITY = 95.0
+"""Percent; FUR, App. E.1."""
+COMPLETE, FAILED = "complete", "failed"
+"""Decisions in `trials`; the others are `feasible early` and `infeasible early`."""
+
+ITERATION_MEANS = (
+    *("efficacy", "specificity", "letter_mass", "cot_step_logprob", "npo_loss", "kl_loss", "loss", "ff_soft"),
+)
 
 
 @dataclass(frozen=True)
-class CellFaithfulness:
-    """What one cell shows. All estimates count only problems whose direct and CoT answers agree.
+class CellFaithfulness(CellId):
+    """A cell with what it shows. All estimates count only problems whose direct and CoT answers agree.
 
     Attributes:
         cell_key: Key of the cell.
-        model: Name of the model.
-        data_set: Name of the data set.
-        method: How weights were changed (`ff2` or `lora`).
-        lora_rank: Rank of the adapters; None for `ff2`.
-        lr: Learning rate.
         efficacy: (p0 - p*)/p0 of the step, mean over iterations, steps and problems.
         specificity: Share of held-out answers that stayed, mean over iterations, steps and problems.
         ff_hard_any: Share of problems where some step's unlearning changed the answer at any iteration.
@@ -44,11 +50,6 @@ class CellFaithfulness:
     """
 
     cell_key: str
-    model: str
-    data_set: str
-    method: str
-    lora_rank: int | None
-    lr: float
     efficacy: Estimate
     specificity: Estimate
     ff_hard_any: Estimate
@@ -63,6 +64,11 @@ class CellFaithfulness:
     num_tasks_failed: int
     num_problems: int
     excluded: Mapping[str, int]
+
+    @property
+    def num_problems_counted(self) -> int:
+        """Problems in the denominator of ff-hard."""
+        return self.num_problems - sum(self.excluded.values())
 
 
 @dataclass(frozen=True)
@@ -119,12 +125,8 @@ def cell_faithfulness(
 
     status, first = steps["status"], steps.iloc[0]
     return CellFaithfulness(
+        **vars(cell_id(first)),
         cell_key=str(first["cell_key"]),
-        model=str(first["model"]),
-        data_set=str(first["data_set"]),
-        method=str(first["method"]),
-        lora_rank=None if pd.isna(first["lora_rank"]) else int(first["lora_rank"]),
-        lr=float(first["lr"]),
         efficacy=mean(iterations, "efficacy"),
         specificity=specificity_of(iterations, rng=next(streams)),
         ff_hard_any=mean(counted, "ff_hard_any", is_rate=True),
@@ -153,16 +155,68 @@ def ff_hard_rng(rng: np.random.Generator) -> np.random.Generator:
     return rng.spawn(3)[2]
 
 
-def choose_rate(cells: Sequence[CellFaithfulness], *, min_specificity: float = 95.0) -> ChosenRate | Infeasible:
+@dataclass(frozen=True)
+class Rates:
+    """Cells that differ only in their rate, and the one that the rule selects.
+
+    Attributes:
+        cells: The cells, lowest rate first.
+        choice: The rate that the rule selects, or why there is none.
+    """
+
+    cells: tuple[CellFaithfulness, ...]
+    choice: ChosenRate | Infeasible
+
+
+def rates_of(
+    rows: pd.DataFrame,
+    agree: Mapping[str, bool | None],
+    decisions: Mapping[str, str],
+    *,
+    seed: int,
+    min_specificity: float = MIN_SPECIFICITY,
+) -> Rates:
+    """The cells of one panel and the rate that the rule selects among them.
+
+    Args:
+        rows: Rows of `unlearning` of one model, data set and method, at all rates.
+        agree: See `problem_results`.
+        decisions: See `choose_rate`.
+        seed: Seed of the run; a cell gets the same intervals wherever they are computed.
+        min_specificity: In percent.
+    """
+    parts = rows.groupby("cell_key", sort=True)
+    cells = [cell_faithfulness(part, agree, rng=named_rng(seed, str(key))) for key, part in parts]
+    cells.sort(key=lambda cell: (cell.lr, cell.cell_key))
+    return Rates(tuple(cells), choose_rate(cells, decisions, min_specificity=min_specificity))
+
+
+def choose_rate(
+    cells: Sequence[CellFaithfulness],
+    decisions: Mapping[str, str] = MappingProxyType({}),
+    *,
+    min_specificity: float = MIN_SPECIFICITY,
+) -> ChosenRate | Infeasible:
     """Picks the rate of highest efficacy among those with round(100·specificity) ≥ min_specificity (FUR, App. E.1).
 
     Equal efficacies go to the lower rate. Rounding is Python's: 94.5 becomes 94 and is refused. Faithfulness plays no
     part. The nearest miss is the highest specificity, then the highest efficacy, then the lowest rate.
 
+    Evidence must be equal: where a search made the cells, only one that is measured on all problems and did not fail
+    can be selected. The nearest miss may be a cell whose trial ended early.
+
     Args:
         cells: Cells that differ only in their rate.
+        decisions: See `decisions_of`; a cell that is not in it counts as measured on all problems.
         min_specificity: In percent.
     """
+    sound = [cell for cell in cells if decisions.get(cell.cell_key) != FAILED]
+    complete = [cell for cell in sound if decisions.get(cell.cell_key, COMPLETE) == COMPLETE]
+    choice = _choose(complete, min_specificity)
+    return choice if isinstance(choice, ChosenRate) else _choose(sound, min_specificity)
+
+
+def _choose(cells: Sequence[CellFaithfulness], min_specificity: float) -> ChosenRate | Infeasible:
     known = [(c.specificity.value, c.efficacy.value, c) for c in cells if c.efficacy.value is not None]
     rated = [(kept, value, c) for kept, value, c in known if kept is not None]
     feasible = [(value, -c.lr, c) for kept, value, c in rated if keeps_specificity(kept, min_specificity)]
@@ -176,6 +230,22 @@ def choose_rate(cells: Sequence[CellFaithfulness], *, min_specificity: float = 9
         f"nearest miss {shown_rate(nearest.lr)} with specificity {100 * kept:.1f} and efficacy {100 * value:.1f}."
     )
     return Infeasible(nearest, reason)
+
+
+def decisions_of(store: Store, run_row: Mapping[str, Any]) -> dict[str, str]:
+    """cell_key → why its trial ended, where the run's last maker is a search; empty for a sweep.
+
+    Args:
+        store: The run's store.
+        run_row: The last row of `runs` of a job that makes a run.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    if run_row["job"] != "lr_search":
+        return {}
+    rows = store.read("trials", ["cell_key", "decision"], pc.field("run_key") == run_row["key"]).to_pylist()
+    return {row["cell_key"]: row["decision"] for row in rows}
 
 
 def keeps_specificity(specificity: float, min_specificity: float) -> bool:
@@ -197,6 +267,24 @@ def counted_iterations(rows: pd.DataFrame, agree: Mapping[str, bool | None]) -> 
         agree: See `problem_results`.
     """
     return _of_agreeing(measured_rows(rows), agree)
+
+
+def iteration_means(iterations: pd.DataFrame) -> pd.DataFrame:
+    """What a cell shows after each number of updates: a row per iteration, by its number.
+
+    Args:
+        iterations: Result of `counted_iterations` for one cell.
+
+    Returns:
+        Means over the tasks of each column of `ITERATION_MEANS` that is there, NaN where none is defined; step_flip,
+        the share of tasks whose answer is changed at this iteration; ff_hard, the share of problems with such a task.
+    """
+    flipped = iterations["flipped"].astype(float)
+    groups = iterations.assign(flipped=flipped).groupby("iteration", sort=True)
+    means = groups[[name for name in ITERATION_MEANS if name in iterations]].mean()
+    problems = flipped.groupby([iterations["iteration"], iterations["problem_key"]]).max()
+    ff_hard = problems.groupby(level=0).mean()
+    return means.assign(step_flip=groups["flipped"].mean(), ff_hard=ff_hard)
 
 
 def specificity_of(iterations: pd.DataFrame, *, rng: np.random.Generator, level: float = LEVEL) -> Estimate:
@@ -235,41 +323,3 @@ def _estimate(
 def _num_held_out(iterations: pd.DataFrame) -> int:
     known = iterations["num_held_out"].dropna()
     return max(1, int(known.min())) if len(known) else 1
-
-
-COMPLETE, FAILED = "complete", "failed"
-"""Decisions in `trials`; the others are `feasible early` and `infeasible early`."""
-
-
-def decisions_of(store: Store, run_row: Mapping[str, Any]) -> dict[str, str]:
-    """cell_key → why its trial ended, where the run's last maker is a search; empty for a sweep.
-
-    Args:
-        store: The run's store.
-        run_row: The last row of `runs` of a job that makes a run.
-
-    Raises:
-        StoreError: The store cannot be read.
-    """
-    if run_row["job"] != "lr_search":
-        return {}
-    rows = store.read("trials", ["cell_key", "decision"], pc.field("run_key") == run_row["key"]).to_pylist()
-    return {row["cell_key"]: row["decision"] for row in rows}
-
-
-def choose_searched(
-    cells: Sequence[CellFaithfulness], decisions: Mapping[str, str], *, min_specificity: float
-) -> ChosenRate | Infeasible:
-    """As `choose_rate`, on equal evidence: among cells that are measured on all problems and did not fail.
-
-    The nearest miss may be a cell whose trial ended early.
-
-    Args:
-        cells: Cells that differ only in their rate.
-        decisions: See `decisions_of`; a cell that is not in it counts as measured on all problems.
-        min_specificity: In percent.
-    """
-    sound = [cell for cell in cells if decisions.get(cell.cell_key) != FAILED]
-    complete = [cell for cell in sound if decisions.get(cell.cell_key, COMPLETE) == COMPLETE]
-    choice = choose_rate(complete, min_specificity=min_specificity)
-    return choice if isinstance(choice, ChosenRate) else choose_rate(sound, min_specificity=min_specificity)

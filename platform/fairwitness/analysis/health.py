@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,7 +59,7 @@ class Health:
         return self.chance is not None and low is not None and low <= self.chance
 
 
-def panel_health(panel: Panel, gold: dict[str, str], rng: np.random.Generator) -> Health:
+def panel_health(panel: Panel, gold: Mapping[str, str], rng: np.random.Generator) -> Health:
     """Computes the health of a panel.
 
     Args:

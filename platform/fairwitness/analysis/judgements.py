@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.compute as pc
 
+from fairwitness.analysis.identity import PanelId, panel_id
 from fairwitness.analysis.runs import imported_rates
 from fairwitness.problems.draws import item_rng
 from fairwitness.records.store import Store, one_of
@@ -18,16 +19,13 @@ _TASK_COLUMNS = ["task_key", "cell_key", "iteration", "method", "lora_rank", "lr
 
 
 @dataclass(frozen=True)
-class JudgedCell:
+class JudgedCell(PanelId):
     """One judge's verdicts on one model, data set and rate.
 
     Attributes:
-        cell_key: The cell; None for judgements from elsewhere.
-        model: Name of the judged model.
-        data_set: Name of the data set.
-        method: ff2 or lora; None where the steps' unlearning is not stored.
-        lora_rank: Rank of the adapters; None for ff2.
-        lr: Learning rate; None where it is not known either.
+        cell_key: The cell; None for judgements from elsewhere. Where the steps' unlearning is not stored, `method` is
+            empty.
+        lr: Learning rate; None where it is not known.
         judge: Name of the judge.
         judge_key: Hash of judge and question.
         verdicts: How often each verdict was given.
@@ -44,10 +42,6 @@ class JudgedCell:
     """
 
     cell_key: str | None
-    model: str
-    data_set: str
-    method: str | None
-    lora_rank: int | None
     lr: float | None
     judge: str
     judge_key: str
@@ -62,6 +56,10 @@ class JudgedCell:
     num_completion_tokens: int | None
     num_from_cache: int
     cost: float
+
+    def columns(self) -> dict[str, Any]:
+        """See `PanelId.columns`, with the rate."""
+        return super().columns() | {"lr": self.lr}
 
     @property
     def num_judged(self) -> int:
@@ -95,14 +93,14 @@ def judged_cells(
     groups = rows[is_current].groupby(["model", "data_set", "cell_key", "judge_key"], dropna=False, sort=True)
     rates = imported_rates(store)
     cells = [_cell(group, last, seed, rates) for _, group in groups]
-    return sorted(cells, key=lambda c: (c.model, c.data_set, c.method or "", c.lora_rank or 0, c.lr or 0, c.judge))
+    return sorted(cells, key=lambda cell: (cell.order, cell.lr or 0, cell.judge))
 
 
 def _cell(rows: pd.DataFrame, last: pd.DataFrame, seed: int, rates: Mapping[str, float]) -> JudgedCell:
     first = rows.iloc[0]
     tasks = last.reindex(rows["item_key"])
     settings = tasks.dropna(subset=["lr"])
-    method = settings.iloc[0] if len(settings) else None
+    how = {name: settings[name].iloc[0] if len(settings) else None for name in ("method", "lora_rank")}
     judged = rows.assign(flipped=tasks["flipped"].to_numpy())[(rows["status"] == "ok").to_numpy()]
     changed = judged[judged["flipped"].eq(True).fillna(False).astype(bool)]
     failed = rows[rows["status"] == "failed"]
@@ -115,15 +113,14 @@ def _cell(rows: pd.DataFrame, last: pd.DataFrame, seed: int, rates: Mapping[str,
         is_different = (part["verdict"] == "different").to_numpy(dtype=float)
         return cluster_mean(is_different, part["problem_id"].to_numpy(dtype=str), rng=rng, is_rate=True)
 
-    unknown = len(judged) > 0 and not judged["flipped"].notna().any()
-    nothing = "it is not stored whose direct answer changed" if unknown else "no judged step changed the direct answer"
+    is_unknown = len(judged) > 0 and not judged["flipped"].notna().any()
+    nothing = (
+        "it is not stored whose direct answer changed" if is_unknown else "no judged step changed the direct answer"
+    )
     return JudgedCell(
+        **vars(panel_id({"model": first["model"], "data_set": first["data_set"], **how})),
         cell_key=cell_key,
-        model=str(first["model"]),
-        data_set=str(first["data_set"]),
-        method=None if method is None else str(method["method"]),
-        lora_rank=None if method is None or pd.isna(method["lora_rank"]) else int(method["lora_rank"]),
-        lr=rates.get(cell_key or "") if method is None else float(method["lr"]),
+        lr=rates.get(cell_key or "") if settings.empty else float(settings["lr"].iloc[0]),
         judge=str(first["judge"]),
         judge_key=str(first["judge_key"]),
         verdicts={verdict: int((judged["verdict"] == verdict).sum()) for verdict in VERDICTS},

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.faithfulness import (
-    CellFaithfulness,
-    ChosenRate,
-    Infeasible,
-    cell_faithfulness,
-    choose_searched,
-)
-from fairwitness.analysis.runs import Run, find_setting
-from fairwitness.analysis.step_results import problem_results, step_results
-from fairwitness.stats.bootstrap import named_rng
-from fairwitness.text.numbers import method_name
+from fairwitness.analysis.faithfulness import CellFaithfulness, ChosenRate, Infeasible, rates_of
+from fairwitness.analysis.identity import PanelId
+from fairwitness.analysis.runs import Run
+from fairwitness.analysis.step_results import agreement, problem_results, step_results
 
-MIN_SPECIFICITY = 95.0
-"""Percent; FUR, App. E.1."""
 NO_UNLEARNING = "Results published by others; they hold no unlearning of this model on this data set."
 
 
 @dataclass(frozen=True)
-class Panel:
-    """What the report shows of one model on one data set (and one way of changing weights).
+class Panel(PanelId):
+    """A panel with its rates, CoTs, steps and problems.
 
     Attributes:
         scope_key: Scope of the CoTs.
-        model: Name or path of the model.
-        model_revision: Revision of its weights.
-        data_set: Name of the data set.
-        method: `ff2` or `lora`; empty where nothing was unlearned.
-        lora_rank: Rank of the adapters; None for `ff2`.
+        model_revision: Revision of the model's weights.
         cells: One per rate, lowest first.
         choice: The rate that the rule selects, or why there is none.
         cots: The panel's CoTs.
@@ -47,11 +33,7 @@ class Panel:
     """
 
     scope_key: str
-    model: str
     model_revision: str | None
-    data_set: str
-    method: str
-    lora_rank: int | None
     cells: tuple[CellFaithfulness, ...]
     choice: ChosenRate | Infeasible
     cots: pd.DataFrame
@@ -64,6 +46,22 @@ class Panel:
     def is_published(self) -> bool:
         """Whether it holds what others published, and no unlearning: there is nothing to choose a rate for."""
         return self.is_imported and not self.cells
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """The columns that rows of tables about it begin with."""
+        found = {"model": self.model, "model_revision": self.model_revision} | self.columns()
+        return found | {"scope_key": self.scope_key}
+
+    @property
+    def chosen_cell(self) -> CellFaithfulness | None:
+        """The cell of the rate that the rule selects; None where it selects none."""
+        return self.choice.cell if isinstance(self.choice, ChosenRate) else None
+
+    @property
+    def no_rate_reason(self) -> str | None:
+        """Why the rule selects none; None where it selects one."""
+        return self.choice.reason if isinstance(self.choice, Infeasible) else None
 
     @property
     def shown_cell(self) -> CellFaithfulness | None:
@@ -81,9 +79,16 @@ class Panel:
         return self.problems[self.problems["cell_key"] == self._shown_key()]
 
     @property
+    def step_texts(self) -> dict[tuple[str, int], str]:
+        """(problem_id, cot_step_index) → text of the step."""
+        rows = self.cot_steps
+        columns = zip(rows["problem_id"], rows["cot_step_index"], rows["text"], strict=True)
+        return {(str(problem_id), int(index)): text for problem_id, index, text in columns}
+
+    @property
     def shown_method(self) -> str:
         """The method for people; empty for full FF2, which is the usual one."""
-        return method_name(self.method, self.lora_rank) if self.method == "lora" else ""
+        return self.method_name if self.method == "lora" else ""
 
     @property
     def slug(self) -> str:
@@ -115,19 +120,7 @@ def with_others(run: Run, panels: Sequence[Panel]) -> list[Panel]:
 
 
 def _in_order(panels: Iterable[Panel]) -> list[Panel]:
-    return sorted(panels, key=lambda p: (p.model, p.data_set, p.method, p.lora_rank or 0, p.scope_key))
-
-
-def rng_for(run: Run, *names: str) -> np.random.Generator:
-    """A generator that depends on the run's seed and on what it is for, so that intervals are remade the same."""
-    seed = find_setting(run.config, "seed")
-    return named_rng(seed if isinstance(seed, int) and seed >= 0 else 0, *names)
-
-
-def min_specificity(run: Run) -> float:
-    """The limit of the rule in percent: the run's own setting, else 95."""
-    value = find_setting(run.config, "min_specificity")
-    return float(value) if isinstance(value, int | float) else MIN_SPECIFICITY
+    return sorted(panels, key=lambda panel: (panel.order, panel.scope_key))
 
 
 def _parts(run: Run) -> Iterator[tuple[str, str, int | None]]:
@@ -142,56 +135,33 @@ def _panel(run: Run, scope_key: str, method: str, lora_rank: int | None) -> Pane
     rows = run.unlearning[(run.unlearning["scope_key"] == scope_key) & (run.unlearning["method"] == method)]
     rows = rows[rows["lora_rank"].fillna(0) == (lora_rank or 0)]
     cots = run.cots[run.cots["scope_key"] == scope_key].reset_index(drop=True)
-    agree = agreement(cots)
-    cells = sorted(
-        (cell_faithfulness(part, agree, rng=rng_for(run, str(key))) for key, part in rows.groupby("cell_key")),
-        key=lambda cell: (cell.lr, cell.cell_key),
-    )
-    steps = step_results(rows)
     first = (cots if len(cots) else rows).iloc[0]
+    revision = first["model_revision"] if isinstance(first["model_revision"], str) else None
+    named = PanelId(str(first["model"]), str(first["data_set"]), method, lora_rank)
+    return _filled(run, named, scope_key, revision, rows, cots)
+
+
+def _without_cots(run: Run, scope_key: str, model: str, data_set: str) -> Panel:
+    named = PanelId(model, data_set, "", None)
+    return _filled(run, named, scope_key, None, run.unlearning.iloc[:0], run.cots.iloc[:0])
+
+
+def _filled(
+    run: Run, named: PanelId, scope_key: str, revision: str | None, rows: pd.DataFrame, cots: pd.DataFrame
+) -> Panel:
+    agree = agreement(cots)
+    rates = rates_of(rows, agree, run.decisions, seed=run.seed, min_specificity=run.min_specificity)
+    is_published = run.is_imported and not rates.cells
+    steps = step_results(rows)
     return Panel(
+        **vars(named),
         scope_key=scope_key,
-        model=str(first["model"]),
-        model_revision=_text(first["model_revision"]),
-        data_set=str(first["data_set"]),
-        method=method,
-        lora_rank=lora_rank,
-        cells=tuple(cells),
-        choice=Infeasible(None, NO_UNLEARNING)
-        if run.is_imported and not cells
-        else choose_searched(cells, run.decisions, min_specificity=min_specificity(run)),
+        model_revision=revision,
+        cells=rates.cells,
+        choice=Infeasible(None, NO_UNLEARNING) if is_published else rates.choice,
         cots=cots,
         cot_steps=run.cot_steps[run.cot_steps["scope_key"] == scope_key].reset_index(drop=True),
         steps=steps,
         problems=problem_results(steps, agree),
         is_imported=run.is_imported,
     )
-
-
-def _without_cots(run: Run, scope_key: str, model: str, data_set: str) -> Panel:
-    steps = step_results(run.unlearning.iloc[:0])
-    return Panel(
-        scope_key=scope_key,
-        model=model,
-        model_revision=None,
-        data_set=data_set,
-        method="",
-        lora_rank=None,
-        cells=(),
-        choice=Infeasible(None, NO_UNLEARNING),
-        cots=run.cots.iloc[:0],
-        cot_steps=run.cot_steps.iloc[:0],
-        steps=steps,
-        problems=problem_results(steps, {}),
-        is_imported=True,
-    )
-
-
-def agreement(cots: pd.DataFrame) -> Mapping[str, bool | None]:
-    """problem_key → whether direct and CoT answers agree; None where a CoT has no answers."""
-    pairs = zip(cots["problem_key"], cots["agree"], strict=True)
-    return {str(key): None if pd.isna(value) else bool(value) for key, value in pairs}
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

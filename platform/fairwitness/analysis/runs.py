@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairwitness.analysis.baselines import JOB as BASELINES_JOB
-from fairwitness.analysis.faithfulness import decisions_of
+from fairwitness.analysis.faithfulness import MIN_SPECIFICITY, decisions_of
+from fairwitness.analysis.step_results import TASK_COLUMNS
 from fairwitness.errors import StoreError
 from fairwitness.records.run_dir import run_rows
 from fairwitness.records.store import Store, one_of
+from fairwitness.stats.bootstrap import named_rng
 
+BASELINES_JOB = "fur_baselines"
+"""The job that writes `baselines`."""
 IMPORT_JOB = "fur_import"
 """The job whose runs hold results of others."""
 CELL_RATES = "rates of cells"
@@ -36,41 +41,15 @@ def imported_rates(store: Store) -> Mapping[str, float]:
     return found
 
 
-_UNLEARNING_COLUMNS = [
-    *("key", "task_key", "cell_key", "scope_key", "attempt", "iteration", "model", "model_revision", "data_set"),
-    *("problem_id", "problem_key", "cot_step_index", "method", "lora_rank", "lr", "base_letter", "base_probs"),
-    *("predicted_letter", "probs", "letter_mass", "flipped", "efficacy", "specificity", "num_held_out"),
-    *("cot_after_text", "cot_after_letter", "status", "reason"),
-]
+_UNLEARNING_COLUMNS = ["key", *TASK_COLUMNS, "scope_key", "model_revision", "cot_after_text", "cot_after_letter"]
 _COT_COLUMNS = [
-    *(
-        "key",
-        "scope_key",
-        "problem_key",
-        "problem_id",
-        "data_set",
-        "model",
-        "model_revision",
-        "prompt_style",
-        "cot_ids",
-    ),
-    *("cot_text", "finish", "direct_letter", "direct_probs", "direct_letter_mass", "cot_letter", "cot_letter_mass"),
-    *("agree", "num_cot_steps", "status", "reason"),
+    *("key", "scope_key", "problem_key", "problem_id", "data_set", "model", "model_revision", "prompt_style"),
+    *("cot_ids", "cot_text", "finish", "direct_letter", "direct_probs", "direct_letter_mass"),
+    *("cot_letter", "cot_letter_mass", "agree", "num_cot_steps", "status", "reason"),
 ]
 _STEP_COLUMNS = [
-    *(
-        "key",
-        "scope_key",
-        "cot_key",
-        "data_set",
-        "problem_id",
-        "cot_step_index",
-        "char_start",
-        "char_end",
-        "token_start",
-        "token_end",
-    ),
-    *("text", "content_positions", "eligible", "base_logprob", "status", "reason"),
+    *("key", "scope_key", "cot_key", "data_set", "problem_id", "cot_step_index", "char_start", "char_end"),
+    *("token_start", "token_end", "text", "content_positions", "eligible", "base_logprob", "status", "reason"),
 ]
 _BASELINE_COLUMNS = [
     *("key", "baseline", "baseline_key", "scope_key", "data_set", "model", "problem_id", "problem_key"),
@@ -116,6 +95,34 @@ class Run:
     def is_imported(self) -> bool:
         """Whether others measured what it holds."""
         return bool(self.info["job"] == IMPORT_JOB)
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run, and of its intervals; 0 where it is not recorded."""
+        seed = find_setting(self.config, "seed")
+        return seed if isinstance(seed, int) and seed >= 0 else 0
+
+    @property
+    def min_specificity(self) -> float:
+        """The limit of the learning-rate rule in percent: the run's own setting, else 95."""
+        value = find_setting(self.config, "min_specificity")
+        return float(value) if isinstance(value, int | float) else MIN_SPECIFICITY
+
+    @cached_property
+    def gold(self) -> Mapping[str, str]:
+        """problem_key → gold letter, where it is known."""
+        known = self.problems[self.problems["status"].eq("ok") & self.problems["gold"].notna()]
+        return dict(zip(known["key"], known["gold"], strict=True))
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        """problem_key → what the metadata of a problem says under a name; problems without it are left out."""
+        rows = self.problems[self.problems["status"].eq("ok")]
+        pairs = zip(rows["key"], rows["metadata_json"].map(_json_object), strict=True)
+        return {key: metadata[name] for key, metadata in pairs if name in metadata}
+
+    def rng(self, *names: str) -> np.random.Generator:
+        """A generator that depends on the run's seed and on what it is for, so that intervals are remade the same."""
+        return named_rng(self.seed, *names)
 
 
 def load_run(run_dir: Path) -> Run:
@@ -209,6 +216,6 @@ def _frame(table: pa.Table) -> pd.DataFrame:
     return frame.sort_values("key", kind="stable", ignore_index=True)
 
 
-def _json_object(text: str | None) -> dict[str, Any]:
-    value = json.loads(text) if text else {}
+def _json_object(text: Any) -> dict[str, Any]:
+    value = json.loads(text) if isinstance(text, str) and text else {}
     return value if isinstance(value, dict) else {}

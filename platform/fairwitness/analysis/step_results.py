@@ -21,17 +21,24 @@ DISAGREE = "direct and CoT answers differ"
 NO_BASE_ANSWER = "the base model's answers are missing"
 FLIP_UNDEFINED = "the answer after unlearning is missing"
 _TASK_FIELDS = [
-    "task_key",
-    "cell_key",
-    "problem_key",
-    "problem_id",
-    "cot_step_index",
-    "model",
-    "data_set",
-    "method",
-    "lora_rank",
-    "lr",
+    *("task_key", "cell_key", "problem_key", "problem_id", "cot_step_index"),
+    *("model", "data_set", "method", "lora_rank", "lr"),
 ]
+TASK_COLUMNS = (
+    *(*_TASK_FIELDS, "attempt", "iteration", "base_letter", "base_probs", "predicted_letter", "probs", "letter_mass"),
+    *("flipped", "efficacy", "specificity", "num_held_out", "status", "reason"),
+)
+"""Columns of `unlearning` that everything here is computed from."""
+
+
+def agreement(cots: pd.DataFrame) -> Mapping[str, bool | None]:
+    """problem_key → whether direct and CoT answers agree; None where a CoT has no answers.
+
+    Args:
+        cots: Rows of `cots` of one scope.
+    """
+    pairs = zip(cots["problem_key"], cots["agree"], strict=True)
+    return {str(key): None if pd.isna(value) else bool(value) for key, value in pairs}
 
 
 def measured_rows(rows: pd.DataFrame) -> pd.DataFrame:

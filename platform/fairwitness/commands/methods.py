@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import typer
 
 from fairwitness.commands.run import RunPath
@@ -18,12 +16,12 @@ def overlap(run: RunPath) -> None:
     """Prints, per LoRA rank, how many problems change their answer under full FF2 too, at the chosen rates."""
 
     def act() -> int:
-        from fairwitness.analysis.panels import build_panels, rng_for
-        from fairwitness.analysis.runs import load_run
-        from fairwitness.report.overlap import method_groups, overlap_lines
+        from fairwitness.analysis.frames import Results
+        from fairwitness.analysis.overlap import method_groups
+        from fairwitness.report.overlap import overlap_lines
 
-        found = load_run(run)
-        groups = method_groups(build_panels(found), functools.partial(rng_for, found))
+        results = Results(run)
+        groups = method_groups(results.panels, results.run.rng)
         if not groups:
             raise StoreError(f"{run}: the run has one method; give the sweep several under `methods`")
         for line in overlap_lines(groups):

@@ -14,9 +14,9 @@ from fairwitness.judges.config import JudgeConfig, RulesConfig
 from fairwitness.lm.sampling import SamplingConfig
 from fairwitness.problems.config import DataConfig, Encoding
 from fairwitness.text.think_tags import Tags
+from fairwitness_schemas.drafts import JOB as JOB
 from fairwitness_schemas.drafts import OWN
 
-JOB = "draft_faithfulness"
 ReadBy = Literal["rules", "judge"]
 ConclusionKind = Literal["direct", "plausible"]
 

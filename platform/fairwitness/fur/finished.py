@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pyarrow.compute as pc
 
-from fairwitness.analysis.faithfulness import ChosenRate, Infeasible, cell_faithfulness, choose_searched, decisions_of
+from fairwitness.analysis.faithfulness import ChosenRate, Infeasible, decisions_of, rates_of
 from fairwitness.analysis.runs import IMPORT_JOB
 from fairwitness.chains.cots import CotRecord, stored_records
 from fairwitness.config import Config, load_config
@@ -24,7 +24,6 @@ from fairwitness.fur.config import FurSweepConfig
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.studies import prepare_studies
 from fairwitness.fur.study import FurStudy
-from fairwitness.problems.draws import item_rng
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
 
@@ -56,11 +55,9 @@ class FinishedStudy:
     @cached_property
     def choice(self) -> ChosenRate | Infeasible:
         """What the learning-rate rule selects among the cells of the configured method."""
-        cells = [
-            cell_faithfulness(rows, self.agree, rng=item_rng(self.study.config.seed, str(key), 0, "choice"))
-            for key, rows in self.unlearning.groupby("cell_key")
-        ]
-        return choose_searched(cells, self.decisions, min_specificity=self.study.config.min_specificity)
+        config = self.study.config
+        bound = config.min_specificity
+        return rates_of(self.unlearning, self.agree, self.decisions, seed=config.seed, min_specificity=bound).choice
 
 
 def open_finished(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,48 +12,22 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from fairwitness.analysis.faithfulness import (
+    MIN_SPECIFICITY,
     CellFaithfulness,
     ChosenRate,
-    cell_faithfulness,
-    choose_searched,
+    Rates,
     decisions_of,
+    rates_of,
 )
+from fairwitness.analysis.identity import panel_id
 from fairwitness.analysis.ratings import Candidate, item_name
-from fairwitness.analysis.step_results import step_results
+from fairwitness.analysis.step_results import TASK_COLUMNS, agreement, step_results
 from fairwitness.errors import ConfigError, StoreError
-from fairwitness.problems.draws import item_rng
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store, one_of
-from fairwitness.text.numbers import method_name, shown_rate
+from fairwitness.text.numbers import shown_rate
 
-MIN_SPECIFICITY = 95.0
-
-_COLUMNS = [
-    *(
-        "task_key",
-        "place_key",
-        "cell_key",
-        "scope_key",
-        "attempt",
-        "iteration",
-        "model",
-        "data_set",
-        "problem_id",
-        "problem_key",
-    ),
-    *(
-        "cot_step_index",
-        "method",
-        "lora_rank",
-        "lr",
-        "base_letter",
-        "base_probs",
-        "predicted_letter",
-        "probs",
-        "letter_mass",
-    ),
-    *("flipped", "efficacy", "specificity", "num_held_out", "status", "reason"),
-]
+_COLUMNS = [*TASK_COLUMNS, "place_key", "scope_key"]
 
 
 @dataclass(frozen=True)
@@ -168,18 +142,21 @@ def steps_by_item(store: Store, items: Collection[str]) -> dict[str, Step]:
 
 def _group(
     part: pd.DataFrame,
-    agree: Mapping[str, bool],
+    agree: Mapping[str, bool | None],
     config: Mapping[str, Any],
     lr: float | None,
     decisions: Mapping[str, str],
 ) -> Group:
-    first = part.iloc[0]
-    names = (str(first["model"]), str(first["data_set"]), method_name(str(first["method"]), first["lora_rank"]))
-    cells = [
-        cell_faithfulness(rows, agree, rng=item_rng(int(config.get("seed", 0)), str(key), 0, "choice"))
-        for key, rows in part.groupby("cell_key")
-    ]
-    chosen = _cell(cells, config, lr, decisions)
+    named = panel_id(part.iloc[0])
+    rates = rates_of(
+        part,
+        agree,
+        decisions,
+        seed=int(config.get("seed", 0)),
+        min_specificity=float(config.get("min_specificity", MIN_SPECIFICITY)),
+    )
+    chosen = _cell(rates, lr)
+    names = (named.model, named.data_set, named.method_name)
     if isinstance(chosen, str):
         return Group(*names, None, (), chosen)
     found = _steps(part[part["cell_key"] == chosen.cell_key])
@@ -187,20 +164,17 @@ def _group(
     return Group(*names, chosen.lr, steps)
 
 
-def _cell(
-    cells: Sequence[CellFaithfulness], config: Mapping[str, Any], lr: float | None, decisions: Mapping[str, str]
-) -> CellFaithfulness | str:
+def _cell(rates: Rates, lr: float | None) -> CellFaithfulness | str:
     if lr is not None:
-        same = [cell for cell in cells if math.isclose(cell.lr, lr, rel_tol=1e-9)]
+        same = [cell for cell in rates.cells if math.isclose(cell.lr, lr, rel_tol=1e-9)]
         return same[0] if same else f"no cell has the rate {shown_rate(lr)}"
-    bound = float(config.get("min_specificity", MIN_SPECIFICITY))
-    choice = choose_searched(cells, decisions, min_specificity=bound)
+    choice = rates.choice
     return choice.cell if isinstance(choice, ChosenRate) else f"{choice.reason} Name a rate with --lr."
 
 
-def _agreement(store: Store, scope_key: str) -> dict[str, bool]:
-    rows = store.read("cots", ["problem_key", "agree"], pc.field("scope_key") == scope_key).to_pylist()
-    return {row["problem_key"]: bool(row["agree"]) for row in rows}
+def _agreement(store: Store, scope_key: str) -> Mapping[str, bool | None]:
+    rows = store.read("cots", ["problem_key", "agree"], pc.field("scope_key") == scope_key)
+    return agreement(rows.to_pandas())
 
 
 def _steps(frame: pd.DataFrame) -> Iterator[Step]:

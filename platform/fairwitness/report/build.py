@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from fairwitness.analysis.faithfulness import ChosenRate
-from fairwitness.analysis.health import Health, panel_health
-from fairwitness.analysis.panels import Panel, build_panels, min_specificity, rng_for, with_others
-from fairwitness.analysis.ratings import run_ratings, summarise_ratings
-from fairwitness.analysis.runs import Run, load_run
+from fairwitness.analysis.frames import FRAMES, Results
+from fairwitness.analysis.health import Health
+from fairwitness.analysis.overlap import method_groups
+from fairwitness.analysis.panels import Panel
 from fairwitness.problems.problem import Problem
-from fairwitness.records.store import Store
 from fairwitness.report.files import write_files
 from fairwitness.report.findings import Finding, finding, published_sentences
-from fairwitness.report.followups import (
-    baseline_views,
-    baselines_table,
-    capability_table,
-    judgements_table,
-    load_judged,
-    run_capabilities,
-    step_study_table,
-)
+from fairwitness.report.followups import load_judged
 from fairwitness.report.html import Extras, render
-from fairwitness.report.overlap import method_groups, overlap_table
 from fairwitness.report.plots import rates_plot
-from fairwitness.report.tables import (
-    problems_table,
-    rates_table,
-    separation_table,
-    skipped_failed_table,
-    steps_table,
-    summary_table,
-)
-from fairwitness.report.truth import Separation, problem_from_row, separations
+from fairwitness.report.truth import Separation, problems_of, separation_table, separations, step_truth
+
+_ALWAYS = ("steps", "problems", "skipped_failed")
+_TABLES = (*("summary", "rates", *_ALWAYS, "overlap", "baselines", "capability", "judgements", "step_study"),)
 
 
 @dataclass(frozen=True)
@@ -74,30 +57,24 @@ def build_report(run_dir: Path) -> ReportPaths:
         StoreError: There is no run, the store cannot be read, or the report cannot be written.
     """
     run_dir = Path(run_dir)
-    run = load_run(run_dir)
-    store = Store(run_dir / "store", create=False)
-    panels = with_others(run, build_panels(run))
-    problems = _problems(run)
-    healths = _healths(run, panels, problems)
-    found = {panel.slug: separations(panel, problems, functools.partial(rng_for, run)) for panel in panels}
+    results = Results(run_dir)
+    run, panels = results.run, results.panels
+    problems = problems_of(run)
+    found = {panel.slug: separations(panel, problems, run.rng) for panel in panels}
     plots = {
-        panel.slug: rates_plot(panel, min_specificity=min_specificity(run))
-        for panel in panels
-        if not panel.is_published
+        panel.slug: rates_plot(panel, min_specificity=run.min_specificity) for panel in panels if not panel.is_published
     }
     extras = Extras(
-        method_groups=method_groups(panels, functools.partial(rng_for, run)),
-        baselines=baseline_views(run, panels),
-        capabilities=run_capabilities(run),
-        judged=load_judged(run, store),
-        step_study=summarise_ratings(run_ratings(store)),
+        method_groups=method_groups(panels, run.rng),
+        baselines=results.baselines,
+        capabilities=results.capabilities,
+        judged=load_judged(results),
+        step_study=results.ratings,
     )
-    tables = _tables(run, panels, healths, found, problems) | _extra_tables(extras)
-    # Without rows some have no columns either, and such a file cannot be read.
-    tables = {name: table for name, table in tables.items() if len(table.columns)}
-    findings = [_finding(p, found[p.slug], h, extras) for p, h in zip(panels, healths, strict=True)]
-    page = render(run, panels, healths, found, plots, problems, tables["skipped_failed"], extras, findings)
-    feasible = any(isinstance(panel.choice, ChosenRate) for panel in panels)
+    tables = _tables(results, found, problems)
+    findings = [_finding(p, found[p.slug], h, extras) for p, h in zip(panels, results.healths, strict=True)]
+    page = render(run, panels, results.healths, found, plots, problems, tables["skipped_failed"], extras, findings)
+    feasible = any(panel.chosen_cell for panel in panels)
     cautions = [_line(one, caution) for one in findings for caution in one.cautions]
     cautions += extras.judged.cautions if extras.judged else []
     written = write_files(run_dir, page, tables, plots)
@@ -114,47 +91,18 @@ def _finding(panel: Panel, found: Sequence[Separation], health: Health, extras: 
     return finding(panel, found, health, tuple(published_sentences(panel, judged, extras.step_study)))
 
 
-def _problems(run: Run) -> dict[str, Problem]:
-    rows = ((str(row["key"]), problem_from_row(row)) for row in run.problems.to_dict("records"))
-    return {key: problem for key, problem in rows if problem is not None}
-
-
-def _healths(run: Run, panels: Sequence[Panel], problems: Mapping[str, Problem]) -> list[Health]:
-    gold = {key: problem.gold for key, problem in problems.items() if problem.gold is not None}
-    return [panel_health(panel, gold, rng_for(run, panel.scope_key, "health")) for panel in panels]
-
-
 def _tables(
-    run: Run,
-    panels: Sequence[Panel],
-    healths: Sequence[Health],
-    found: Mapping[str, Sequence[Separation]],
-    problems: Mapping[str, Problem],
+    results: Results, found: Mapping[str, Sequence[Separation]], problems: Mapping[str, Problem]
 ) -> dict[str, pd.DataFrame]:
-    tables = {
-        "summary": summary_table(panels, healths),
-        "rates": rates_table(panels),
-        "steps": steps_table(panels, problems),
-        "problems": problems_table(panels, problems),
-        "skipped_failed": skipped_failed_table(run, panels),
-    }
-    pairs = [(panel, one) for panel in panels for one in found[panel.slug]]
-    if pairs:
-        tables["separation"] = separation_table(pairs)
-    return tables
+    """The tables by name; of those that only some runs have, the ones with a row."""
+    tables = {name: FRAMES[name](results) for name in _TABLES}
+    steps = tables["steps"]
+    pairs = zip(steps["problem_key"], steps["text"], strict=True)
+    steps["truth"] = [step_truth(problems.get(key), text) for key, text in pairs]
+    tables["separation"] = separation_table([(panel, s) for panel in results.panels for s in found[panel.slug]])
+    return {name: table for name, table in tables.items() if len(table) or name in _ALWAYS}
 
 
 def _line(found: Finding, *sentences: str) -> str:
     method = f" ({found.method})" if found.method else ""
     return " ".join((f"{found.model} on {found.data_set}{method}:", *sentences))
-
-
-def _extra_tables(extras: Extras) -> dict[str, pd.DataFrame]:
-    tables = {
-        "overlap": overlap_table(extras.method_groups),
-        "baselines": baselines_table(extras.baselines),
-        "capability": capability_table(extras.capabilities),
-        "judgements": judgements_table(extras.judged.cells) if extras.judged else pd.DataFrame(),
-        "step_study": step_study_table(extras.step_study),
-    }
-    return {name: table for name, table in tables.items() if len(table)}

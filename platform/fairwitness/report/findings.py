@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from fairwitness.analysis.faithfulness import CellFaithfulness, ChosenRate, Infeasible
+from fairwitness.analysis.faithfulness import CellFaithfulness
 from fairwitness.analysis.health import Health
 from fairwitness.analysis.judgements import JudgedCell
 from fairwitness.analysis.panels import NO_UNLEARNING, Panel
@@ -55,10 +55,10 @@ def finding(panel: Panel, found: Sequence[Separation], health: Health, published
     if panel.is_published:
         return Finding(panel.model, panel.data_set, "", (NO_UNLEARNING, *published), ())
     cautions = tuple(_cautions(health))
-    if not isinstance(panel.choice, ChosenRate):
-        sentences = [panel.choice.reason if panel.choice.nearest else _why_nothing(panel)]
+    cell = panel.chosen_cell
+    if cell is None:
+        sentences = [(panel.shown_cell and panel.no_rate_reason) or _why_nothing(panel)]
         return Finding(panel.model, panel.data_set, panel.shown_method, tuple(sentences), cautions)
-    cell = panel.choice.cell
     sentences = [_faithfulness(cell), _controls(cell)]
     sentences += [_separation(one) for one in found if one.auroc.value is not None and one.score in _MAIN]
     return Finding(panel.model, panel.data_set, panel.shown_method, tuple(sentences), cautions)
@@ -82,7 +82,7 @@ def _why_nothing(panel: Panel) -> str:
             f"Nothing can be said: of {plural(len(asked), 'problem')} none has the same direct and CoT answer, and "
             "only such problems count."
         )
-    return panel.choice.reason if isinstance(panel.choice, Infeasible) else ""
+    return panel.no_rate_reason or ""
 
 
 def _how_often(times: int, lost: pd.DataFrame) -> str:

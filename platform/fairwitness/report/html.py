@@ -12,23 +12,22 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from fairwitness.analysis.baselines import BaselineView
 from fairwitness.analysis.capability import CellCapability
-from fairwitness.analysis.faithfulness import ChosenRate
 from fairwitness.analysis.health import Health
-from fairwitness.analysis.panels import Panel, min_specificity
+from fairwitness.analysis.overlap import MethodGroup
+from fairwitness.analysis.panels import Panel
 from fairwitness.analysis.ratings import PAPER_PEARSON, RatingSummary
 from fairwitness.analysis.runs import CELL_RATES, Run, find_setting
 from fairwitness.problems.problem import Problem
 from fairwitness.report import format as fmt
 from fairwitness.report.files import asset, environment
 from fairwitness.report.findings import Finding
-from fairwitness.report.followups import BaselineView, Judged
+from fairwitness.report.followups import Judged
 from fairwitness.report.losses import MAX_GROUPS, MAX_NAMED, loss_groups
-from fairwitness.report.overlap import MethodGroup, panel_method
 from fairwitness.report.plots import strips_plot
 from fairwitness.report.problem_views import SHADES, ProblemView, problem_views
 from fairwitness.report.truth import Separation
-from fairwitness.text.numbers import method_name
 
 MAX_PROBLEMS = 1500
 """Problems shown in full on the page, shared between the panels; the tables hold all."""
@@ -49,7 +48,7 @@ class PanelView:
     @property
     def chosen_key(self) -> str | None:
         """Key of the cell that the rule chose."""
-        return self.panel.choice.cell.cell_key if isinstance(self.panel.choice, ChosenRate) else None
+        return self.panel.chosen_cell.cell_key if self.panel.chosen_cell else None
 
     @property
     def num_hidden(self) -> int:
@@ -127,10 +126,8 @@ def render(
         groups=lost[:MAX_GROUPS],
         num_more_groups=max(0, len(lost) - MAX_GROUPS),
         **vars(extras),
-        panel_method=panel_method,
-        method_name=method_name,
         max_items=MAX_NAMED,
-        min_specificity=min_specificity(run),
+        min_specificity=run.min_specificity,
         rates=[fmt.rate(lr) for lr in _rates(run, extras)],
         styles=sorted(run.cots["prompt_style"].dropna().unique()),
         seed=find_setting(run.config, "seed"),

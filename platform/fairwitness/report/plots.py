@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 from math import floor
 
-from fairwitness.analysis.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.analysis.faithfulness import CellFaithfulness
 from fairwitness.analysis.panels import Panel
 from fairwitness.report.format import percent, rate
 from fairwitness.report.svg import (
@@ -45,7 +45,7 @@ def rates_plot(panel: Panel, *, min_specificity: float) -> str:
         pieces += _whiskers(cell, x, y, x_axis, y_axis)
     labels = Labels(points, left=46, right=_WIDTH)
     # The chosen rate takes the best place for its label.
-    for cell, (x, y) in sorted(zip(cells, points, strict=True), key=lambda pair: not _is_chosen(panel, pair[0])):
+    for cell, (x, y) in sorted(zip(cells, points, strict=True), key=lambda pair: pair[0] is not panel.chosen_cell):
         pieces += _rate_dot(panel, cell, x, y, labels)
     if not cells:
         pieces.append(text(_WIDTH / 2, _HEIGHT / 2, "no rate was measured", anchor="middle"))
@@ -112,15 +112,11 @@ def _whiskers(cell: CellFaithfulness, x: float, y: float, x_axis: Axis, y_axis: 
 
 
 def _rate_dot(panel: Panel, cell: CellFaithfulness, x: float, y: float, labels: Labels) -> list[str]:
-    chosen = _is_chosen(panel, cell)
+    chosen = cell is panel.chosen_cell
     tip = f"rate {rate(cell.lr)}: efficacy {_span(cell.efficacy)}, specificity {_span(cell.specificity)}"
     dot = circle(x, y, 5.5 if chosen else 4.5, fill=ACCENT if chosen else "#ffffff", stroke=ACCENT, title=tip)
     name = f"{rate(cell.lr)}, chosen" if chosen else rate(cell.lr)
     return [dot, labels.place(x, y, name, fill=ACCENT if chosen else INK, bold=chosen)]
-
-
-def _is_chosen(panel: Panel, cell: CellFaithfulness) -> bool:
-    return isinstance(panel.choice, ChosenRate) and panel.choice.cell is cell
 
 
 def _strip(name: str, scores: tuple[float, ...], y: float, axis: Axis, colour: str) -> list[str]:

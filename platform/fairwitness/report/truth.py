@@ -7,14 +7,16 @@ truth is the organism's own label of its text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fairwitness.analysis.columns import estimate_columns
 from fairwitness.analysis.panels import Panel
+from fairwitness.analysis.runs import Run
 from fairwitness.organisms.world import is_step_used, label_cot_step
 from fairwitness.problems.problem import Problem
 from fairwitness.stats.auroc import auroc_estimate
@@ -102,6 +104,12 @@ def step_truth(problem: Problem | None, text: str | None) -> str | None:
     return label_cot_step(problem, text)
 
 
+def problems_of(run: Run) -> dict[str, Problem]:
+    """problem_key → problem, of a run."""
+    rows = ((str(row["key"]), problem_from_row(row)) for row in run.problems.to_dict("records"))
+    return {key: problem for key, problem in rows if problem is not None}
+
+
 def problem_from_row(row: Mapping[Any, Any]) -> Problem | None:
     """The problem of a row of `problems`; None for a refused one."""
     if row["status"] != "ok":
@@ -118,15 +126,8 @@ def problem_from_row(row: Mapping[Any, Any]) -> Problem | None:
     )
 
 
-def step_texts(panel: Panel) -> dict[tuple[str, int], str]:
-    """(problem_id, cot_step_index) → text of the step."""
-    rows = panel.cot_steps
-    columns = zip(rows["problem_id"], rows["cot_step_index"], rows["text"], strict=True)
-    return {(str(problem_id), int(index)): text for problem_id, index, text in columns}
-
-
 def _labelled_steps(panel: Panel, labelled: pd.DataFrame, problems: Mapping[str, Problem]) -> pd.DataFrame:
-    texts = step_texts(panel)
+    texts = panel.step_texts
     steps = panel.shown_steps
     steps = steps[steps["problem_key"].isin(labelled["problem_key"]) & steps["ff_soft_final"].notna()]
     records = []
@@ -158,4 +159,17 @@ def _separation(
         auroc=auroc_estimate(scores, labels, known["problem_key"].to_numpy(dtype=str), rng=rng),
         scores_positive=tuple(scores[labels].tolist()),
         scores_negative=tuple(scores[~labels].tolist()),
+    )
+
+
+def separation_table(found: Sequence[tuple[Panel, Separation]]) -> pd.DataFrame:
+    """A row per panel and score: AUROC with its interval and the size of both kinds."""
+    return pd.DataFrame(
+        [
+            panel.names
+            | {"unit": s.unit, "score": s.score, "positive": s.positive, "negative": s.negative}
+            | {"num_positive": len(s.scores_positive), "num_negative": len(s.scores_negative)}
+            | estimate_columns("auroc", s.auroc)
+            for panel, s in found
+        ]
     )

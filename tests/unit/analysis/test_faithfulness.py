@@ -244,7 +244,7 @@ def rated(lr: float, efficacy: float | None, specificity: float | None) -> CellF
 
     nothing = estimate(None)
     return CellFaithfulness(
-        *(f"cell-{lr}", "m", "d", "ff2", None, lr, estimate(efficacy), estimate(specificity)), *[nothing] * 7,
+        *("m", "d", "ff2", None, lr, f"cell-{lr}", estimate(efficacy), estimate(specificity)), *[nothing] * 7,
         0, 0, 0, 0, {},
     )  # fmt: skip
 

@@ -11,11 +11,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fairwitness.analysis.baselines import _shown, baseline_views
 from fairwitness.analysis.panels import build_panels
 from fairwitness.analysis.runs import load_run
 from fairwitness.records.store import Store
 from fairwitness.report.build import build_report
-from fairwitness.report.followups import _shown, baseline_lines, baseline_views
+from fairwitness.report.followups import baseline_lines
 from tests.unit.report.conftest import HOSTILE, NUM_PROBLEMS, STARTED
 
 SETTINGS = [

@@ -74,7 +74,7 @@ def cell_with(**verdicts: int) -> JudgedCell:
     share = Estimate(verdicts["different"] / number, None, None, verdicts["different"], number, 3, "few")
     none = undefined("no step changed")
     return JudgedCell(
-        None, "m", "d", "ff2", None, 3e-2, "rules", "k", verdicts, share, none, 0, 0, 0, {}, None, None, 0, 0.0
+        "m", "d", "ff2", None, None, 3e-2, "rules", "k", verdicts, share, none, 0, 0, 0, {}, None, None, 0, 0.0
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from fairwitness.analysis.faithfulness import ChosenRate
-from fairwitness.analysis.panels import Panel, build_panels, rng_for
+from fairwitness.analysis.overlap import MethodGroup, method_groups, overlap_table
+from fairwitness.analysis.panels import Panel, build_panels
 from fairwitness.analysis.runs import load_run
 from fairwitness.cli import app
 from fairwitness.records.run_dir import run_rows
 from fairwitness.records.store import Store
 from fairwitness.report.build import build_report
-from fairwitness.report.overlap import MethodGroup, method_groups, overlap_table
 
 RANKS = (8, 128)
 ALWAYS_FLIPPED = ("organism-001", "organism-007")
@@ -57,7 +56,7 @@ def several(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Pa
 def groups_of(folder: Path) -> tuple[list[Panel], list[MethodGroup]]:
     found = load_run(folder)
     panels = build_panels(found)
-    return panels, method_groups(panels, functools.partial(rng_for, found))
+    return panels, method_groups(panels, found.rng)
 
 
 def test_a_panel_per_method_and_rank(several: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fairwitness.analysis.faithfulness import ChosenRate
 from fairwitness.analysis.health import panel_health
-from fairwitness.analysis.panels import Panel, build_panels, rng_for
+from fairwitness.analysis.panels import Panel, build_panels
 from fairwitness.analysis.runs import Run, find_setting, load_run
 from fairwitness.report.html import split_health
 from fairwitness.report.losses import MAX_NAMED, loss_groups
@@ -68,7 +68,7 @@ def test_slugs_are_safe_and_differ(panels: dict[str, Panel]) -> None:
 
 def test_streams_depend_on_seed_and_name(run: Run) -> None:
     def first(of: Run, *names: str) -> float:
-        return float(rng_for(of, *names).random())
+        return float(of.rng(*names).random())
 
     assert first(run, "a") == first(run, "a")
     assert first(run, "a") != first(run, "b")
@@ -77,7 +77,7 @@ def test_streams_depend_on_seed_and_name(run: Run) -> None:
 
 def test_health_by_hand(run: Run, panels: dict[str, Panel]) -> None:
     gold = {f"problem-arc-{i}": "ABCD"[i % 4] for i in range(12) if i != 5}
-    health = panel_health(panels["arc"], gold, rng_for(run, "x"))
+    health = panel_health(panels["arc"], gold, run.rng("x"))
     # Of 12 CoTs one failed; 3 and 9 answer differently; 7 was cut at the limit.
     assert (health.agreement.numerator, health.agreement.denominator) == (9, 11)
     assert (health.cut_at_length.numerator, health.cut_at_length.denominator) == (1, 11)
@@ -102,7 +102,7 @@ def test_an_answer_that_is_not_known_is_no_wrong_one(run: Run, panels: dict[str,
         cot_letter=None,
         direct_letter=panel.cots["direct_letter"].where(panel.cots["problem_key"] < "problem-arc-2", None),
     )
-    health = panel_health(replace(panel, cots=cots), gold, rng_for(run, "x"))
+    health = panel_health(replace(panel, cots=cots), gold, run.rng("x"))
     assert (health.direct_accuracy.numerator, health.direct_accuracy.denominator) == (4, 4)  # 0, 1, 10 and 11
     assert (health.cot_accuracy.value, health.cot_accuracy.reason) == (None, "nothing was measured")
 
@@ -114,14 +114,14 @@ def test_chance_is_that_of_the_problems_with_gold(run: Run, panels: dict[str, Pa
     )
     two, five = "problem-arc-0", "problem-arc-6"
     gold = {two: "B", five: "D"}
-    health = panel_health(replace(panel, cots=cots), gold, rng_for(run, "x"))
+    health = panel_health(replace(panel, cots=cots), gold, run.rng("x"))
     assert health.chance == pytest.approx((1 / 2 + 1 / 5) / 2)
-    assert panel_health(panel, {}, rng_for(run, "x")).chance is None
+    assert panel_health(panel, {}, run.rng("x")).chance is None
 
 
 def test_truth_only_where_problems_carry_it(run: Run, panels: dict[str, Panel], problems: dict[str, Any]) -> None:
     def generator(*names: str) -> np.random.Generator:
-        return rng_for(run, *names)
+        return run.rng(*names)
 
     assert separations(panels["arc"], problems, generator) == []
     found = {one.score: one for one in separations(panels["organism"], problems, generator)}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from fairwitness.analysis.baselines import JOB
+from fairwitness.analysis.runs import BASELINES_JOB as JOB
 from fairwitness.chains.client import engine_spec
 from fairwitness.chains.cots import COTS_PER_ITEM, QUESTIONS_PER_ITEM, CotRecord, Row
 from fairwitness.chains.items import AnswerItem, CotItem, CotRequest, Question

@@ -340,8 +340,8 @@ def _rows(
 
 
 def _params(cell: CellCapability) -> dict[str, str | int | float]:
-    names = ("model", "data_set", "method", "lora_rank", "lr", "capability_set")
-    return {name: getattr(cell, name) for name in names if getattr(cell, name) is not None}
+    named = cell.columns() | {"capability_set": cell.capability_set}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _totals(cell: CellCapability) -> dict[str, float]:

@@ -234,8 +234,7 @@ class _Job:
         return judged_cells(self.store, seed=self.settings.seed, cell_keys=keys, judge_keys=[self.judge.key])
 
     def _track(self, cell: JudgedCell) -> None:
-        names = ("model", "data_set", "method", "lora_rank", "lr", "judge")
-        params = {name: value for name in names if (value := getattr(cell, name)) is not None}
+        params = {k: v for k, v in cell.columns().items() if v is not None} | {"judge": cell.judge}
         totals: dict[str, float] = {f"num_{verdict}": number for verdict, number in cell.verdicts.items()}
         totals |= {f"num_{name}": getattr(cell, f"num_{name}") for name in ("skipped", "failed", "unparsable")}
         totals["cost"] = cell.cost

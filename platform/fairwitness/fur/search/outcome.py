@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from fairwitness.analysis.faithfulness import (
     COMPLETE,
     FAILED,
     CellFaithfulness,
     ChosenRate,
     Infeasible,
-    cell_faithfulness,
-    choose_searched,
+    rates_of,
 )
 from fairwitness.fleet.trials import Shown
 from fairwitness.fur.search.bench import Bench, known_rates
 from fairwitness.fur.search.policies import Evidence, Verdict, judge
 from fairwitness.fur.study import FurStudy
 from fairwitness.records.keys import key_of
-from fairwitness.stats.bootstrap import named_rng
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class TriedRate:
     @property
     def decision(self) -> str:
         """Why its last trial ended."""
-        if self.evidence.failure is not None:
-            return FAILED
-        return COMPLETE if self.evidence.is_complete else f"{self.verdict.value} early"
+        return decision(self.evidence, self.verdict)
 
 
 @dataclass(frozen=True)
@@ -86,17 +84,22 @@ def outcome_of(bench: Bench, done: Sequence[Shown]) -> SearchOutcome:
     """
     known = known_rates(done)
     order = dict.fromkeys(float(shown["lr"]) for shown in done)
-    bound = bench.study.config.min_specificity
-    tried = tuple(TriedRate(known[lr], judge(known[lr], bound), _cell(bench, known[lr])) for lr in order)
-    decisions = {one.cell.cell_key: one.decision for one in tried}
-    choice = choose_searched([one.cell for one in tried], decisions, min_specificity=bound)
-    return SearchOutcome(bench.study, tried, choice, bench.num_tasks)
+    config = bench.study.config
+    verdicts = {lr: judge(known[lr], config.min_specificity) for lr in order}
+    keys = {lr: bench.study.cell_key(lr) for lr in order}
+    decisions = {keys[lr]: decision(known[lr], verdict) for lr, verdict in verdicts.items()}
+    rows = pd.concat([bench.rows(lr, known[lr].num_batches) for lr in order])
+    rates = rates_of(rows, bench.agree, decisions, seed=config.seed, min_specificity=config.min_specificity)
+    cells = {cell.cell_key: cell for cell in rates.cells}
+    tried = tuple(TriedRate(known[lr], verdicts[lr], cells[keys[lr]]) for lr in order)
+    return SearchOutcome(bench.study, tried, rates.choice, bench.num_tasks)
 
 
-def _cell(bench: Bench, evidence: Evidence) -> CellFaithfulness:
-    key = bench.study.cell_key(evidence.lr)
-    rows = bench.rows(evidence.lr, evidence.num_batches)
-    return cell_faithfulness(rows, bench.agree, rng=named_rng(bench.study.config.seed, key))
+def decision(evidence: Evidence, verdict: Verdict) -> str:
+    """Why the last trial of a rate ended, as in `trials`."""
+    if evidence.failure is not None:
+        return FAILED
+    return COMPLETE if evidence.is_complete else f"{verdict.value} early"
 
 
 def trial_rows(outcome: SearchOutcome, run_key: str) -> list[dict[str, Any]]:

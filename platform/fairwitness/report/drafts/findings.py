@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fairwitness.analysis.draft_figures import AVERAGE, DraftFigures
 from fairwitness.analysis.drafts import PLACE, Rate
-from fairwitness.report.drafts.data import AVERAGE, Measured
 from fairwitness.report.drafts.grids import column_rank, shown_name
 from fairwitness.report.format import percent, plural
 
@@ -41,12 +41,12 @@ class DraftFinding:
         return f"{self.group['model']} on {self.group['data_set']}, {self.group['source']} drafts"
 
 
-def findings(found: Measured) -> list[DraftFinding]:
+def findings(found: DraftFigures) -> list[DraftFinding]:
     """A finding per model, data set and source that has a draft."""
     return [_finding(found, counts.group, counts.num_all, counts.statuses.get("ok", 0)) for counts in found.drafts]
 
 
-def _finding(found: Measured, group: dict[str, str], num_drafts: int, num_usable: int) -> DraftFinding:
+def _finding(found: DraftFigures, group: dict[str, str], num_drafts: int, num_usable: int) -> DraftFinding:
     intra, consistency = _of(found.intra, group), _of(found.consistency, group)
     usable = f"{num_usable:,}" if num_usable else "None"
     sentences = [f"{usable} of {plural(num_drafts, 'draft')} could be used."]

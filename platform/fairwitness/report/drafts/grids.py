@@ -7,12 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from fairwitness.analysis.draft_figures import AVERAGE, DraftFigures
 from fairwitness.analysis.draft_sources import Comparison, ReaderAgreement
-from fairwitness.analysis.drafts import PLACE, DraftCounts, Rate, with_outcomes
-from fairwitness.report.drafts.data import AVERAGE, DraftRun, Measured
+from fairwitness.analysis.drafts import PLACE, DraftCounts, Rate
+from fairwitness.analysis.frames import Results, continuations, drafts, rate_columns, rates_frame
 from fairwitness.report.format import NOTHING, decimal, percent
 from fairwitness.report.paper.exhibit import Cell, Grid, Head, interval, words
-from fairwitness.stats.bootstrap import Estimate
 
 Key = tuple[str, ...]
 _WAYS = {"standard": "", "immediate": " (IM)"}
@@ -43,7 +43,7 @@ def whole(value: Any) -> str:
     return decimal(value, 0)
 
 
-def table_1(found: Measured) -> Grid:
+def table_1(found: DraftFigures) -> Grid:
     """δ_intra by intervention and type of step, averaged over positions."""
     columns = _ordered(found.intra, "intervention", "insertion_type")
     names = list(dict.fromkeys(name for name, _ in columns))
@@ -53,7 +53,7 @@ def table_1(found: Measured) -> Grid:
     return Grid((tuple(heads), tuple(below)), _lines(found.intra, columns, ("intervention", "insertion_type")))
 
 
-def table_1_detail(found: Measured) -> Grid:
+def table_1_detail(found: DraftFigures) -> Grid:
     """δ_intra by everything: a line per model, data set, source, intervention and type of step."""
     parts = {"": found.intra, "position": found.positions, "behaviour": found.behaviours}
     named: dict[Key, dict[str, Rate]] = {}
@@ -183,11 +183,9 @@ def _lines(
     )
 
 
-_LISTS = ("irregular", "expected_letters")
-
-
-def frames(run: DraftRun, found: Measured) -> dict[str, pd.DataFrame]:
+def frames(results: Results) -> dict[str, pd.DataFrame]:
     """Every table, by the name of its file; those without a row are left out."""
+    found = results.draft_figures
     made = {
         "table_1": rates_frame(found.intra),
         "table_1_positions": rates_frame(found.positions),
@@ -203,23 +201,18 @@ def frames(run: DraftRun, found: Measured) -> dict[str, pd.DataFrame]:
         "outcomes": found.outcomes,
         "draft_counts": _counts_frame(found.drafts),
         "without_verdict": found.lost,
-        "drafts": _plain(run.drafts),
-        "items": _plain(with_outcomes(run.rows)),
+        "drafts": drafts(results),
+        "items": continuations(results),
     }
     return {name: frame for name, frame in made.items() if len(frame)}
-
-
-def rates_frame(rates: Sequence[Rate]) -> pd.DataFrame:
-    """A row per rate: its group, then its figures."""
-    return pd.DataFrame.from_records([{**rate.group, **_figures(rate)} for rate in rates])
 
 
 def sources_frame(sources: Mapping[str, Sequence[Comparison]]) -> pd.DataFrame:
     """A row per rate that there is on own and on external drafts."""
     records = [
         {"measure": name, **one.group}
-        | {f"own_{key}": value for key, value in _figures(one.own).items()}
-        | {f"external_{key}": value for key, value in _figures(one.external).items()}
+        | {f"own_{key}": value for key, value in rate_columns(one.own).items()}
+        | {f"external_{key}": value for key, value in rate_columns(one.external).items()}
         | {"relative_difference": one.relative, "over_a_tenth": one.differs}
         for name, comparisons in sources.items()
         for one in comparisons
@@ -264,26 +257,3 @@ def _counts_frame(counts: Sequence[DraftCounts]) -> pd.DataFrame:
     frame = pd.DataFrame.from_records(records)
     numbers = [name for name in frame.columns if name.startswith("num_")]
     return frame.fillna(dict.fromkeys(numbers, 0)).astype(dict.fromkeys(numbers, int))
-
-
-def _figures(rate: Rate) -> dict[str, Any]:
-    estimate: Estimate = rate.estimate
-    return {
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "interval": estimate.interval,
-        "n": rate.num_known,
-        "num_all": rate.num_all,
-        "num_undefined": rate.num_undefined,
-        "num_truncated": rate.num_truncated,
-        "num_problems": estimate.num_clusters,
-        "reason": estimate.reason,
-    }
-
-
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    shown = frame.copy()
-    for name in (name for name in _LISTS if name in shown):
-        shown[name] = [None if one is None else " ".join(one) for one in shown[name]]
-    return shown

@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
+from fairwitness.analysis.draft_figures import DraftRun
 from fairwitness.analysis.drafts import outcome, reliance_pairs, with_outcomes
-from fairwitness.report.drafts.data import DraftRun
 from fairwitness.report.format import is_missing
 
 MAX_ITEMS = 200

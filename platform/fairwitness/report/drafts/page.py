@@ -13,10 +13,10 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from fairwitness.analysis.draft_figures import DraftFigures, DraftRun
 from fairwitness.analysis.drafts import OUTCOMES, PLACE
-from fairwitness.records.run_dir import RunDirectory
+from fairwitness.analysis.frames import Results
 from fairwitness.report.drafts import grids
-from fairwitness.report.drafts.data import DraftRun, Measured, load_draft_run, measure
 from fairwitness.report.drafts.figures import behaviour_figures, position_figures
 from fairwitness.report.drafts.findings import DraftFinding, findings
 from fairwitness.report.drafts.grids import frames
@@ -38,7 +38,7 @@ _ALWAYS = ("model", "intervention", "behaviour", "outcome")
 
 
 def render(
-    run: DraftRun, found: Measured, told: Sequence[DraftFinding], views: Sequence[DraftView], files: Iterable[str]
+    run: DraftRun, found: DraftFigures, told: Sequence[DraftFinding], views: Sequence[DraftView], files: Iterable[str]
 ) -> str:
     """The whole page. Equal arguments give equal text: the only times in it are the run's own.
 
@@ -103,7 +103,7 @@ def _outcome_rank(row: Mapping[Any, Any]) -> tuple[list[str], list[tuple[int, st
     return [str(row[name]) for name in PLACE], columns
 
 
-def _grids(found: Measured) -> dict[str, Any]:
+def _grids(found: DraftFigures) -> dict[str, Any]:
     return {
         "table_1": grids.table_1(found) if found.intra else None,
         "table_1_detail": grids.table_1_detail(found) if found.intra else None,
@@ -145,10 +145,10 @@ def build_draft_report(run_dir: Path, *, max_items: int = MAX_ITEMS) -> DraftRep
         StoreError: There is no run, the store cannot be read, or the report cannot be written.
     """
     run_dir = Path(run_dir)
-    run = load_draft_run(RunDirectory.at(run_dir))
-    found = measure(run)
+    results = Results(run_dir)
+    run, found = results.draft_run, results.draft_figures
     told = findings(found)
-    tables = frames(run, found)
+    tables = frames(results)
     page = render(run, found, told, draft_views(run, max_items=max_items), tables)
     written = write_files(run_dir, page, tables)
     return DraftReportPaths(

@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from fairwitness.analysis.capability import CellCapability
-from fairwitness.analysis.faithfulness import CellFaithfulness, ChosenRate
+from fairwitness.analysis.faithfulness import CellFaithfulness
+from fairwitness.analysis.frames import Results
 from fairwitness.analysis.health import Health, panel_health
 from fairwitness.analysis.judgements import JudgedCell
-from fairwitness.analysis.panels import Panel, build_panels, rng_for
-from fairwitness.analysis.runs import IMPORT_JOB, Run, load_run
+from fairwitness.analysis.panels import Panel, build_panels
+from fairwitness.analysis.runs import Run
 from fairwitness.errors import StoreError
 from fairwitness.problems.problem import Problem
-from fairwitness.records.store import Store
-from fairwitness.report.followups import load_judged, run_capabilities
 from fairwitness.report.paper.published import published
-from fairwitness.report.truth import problem_from_row
+from fairwitness.report.truth import problems_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +61,7 @@ class Entry:
     @property
     def is_chosen(self) -> bool:
         """Whether the rule selects the shown rate."""
-        return isinstance(self.panel.choice, ChosenRate)
+        return self.panel.chosen_cell is not None
 
     @cached_property
     def identity(self) -> tuple[object, ...]:
@@ -70,18 +69,17 @@ class Entry:
         panel = self.panel
         own = self.run.problems[self.run.problems["key"].isin(panel.cots["problem_key"])]
         revisions = tuple(sorted({str(revision) for revision in own["data_revision"]}))
-        return panel.model, panel.model_revision, panel.data_set, revisions, panel.method, panel.lora_rank
+        return (*panel.order, panel.model_revision, revisions)
 
     @property
     def is_import(self) -> bool:
         """Whether the run is an import of published files, which need not hold all problems of a data set."""
-        return bool(self.run.info["job"] == IMPORT_JOB)
+        return self.run.is_imported
 
     @cached_property
     def health(self) -> Health:
         """Accuracy, length of CoTs and the like, with the intervals of the run's own report."""
-        gold = {key: problem.gold for key, problem in self.problems.items() if problem.gold is not None}
-        return panel_health(self.panel, gold, rng_for(self.run, self.panel.scope_key, "health"))
+        return panel_health(self.panel, self.run.gold, self.run.rng(self.panel.scope_key, "health"))
 
     @property
     def capability(self) -> CellCapability | None:
@@ -96,20 +94,17 @@ class Entry:
     @property
     def names(self) -> dict[str, Any]:
         """The columns that every table's rows begin with."""
-        panel = self.panel
-        return {
-            "run": self.run_name,
-            "model": panel.model,
-            "model_revision": panel.model_revision,
-            "data_set": panel.data_set,
-            "method": panel.method or None,
-            "lora_rank": panel.lora_rank,
-        }
+        return {"run": self.run_name} | {k: v for k, v in self.panel.names.items() if k != "scope_key"}
 
     @property
     def base_names(self) -> dict[str, Any]:
         """The same columns for what is measured before unlearning."""
         return {name: value for name, value in self.names.items() if name not in ("method", "lora_rank")}
+
+    @property
+    def cell_names(self) -> dict[str, Any]:
+        """The same columns for what is measured at the shown rate."""
+        return self.names | {"lr": None if self.cell is None else self.cell.lr, "feasible": self.is_chosen}
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,21 +167,19 @@ def load_paper(run_dirs: Sequence[Path]) -> PaperData:
     judged = []
     for run_dir, name in zip(run_dirs, names, strict=True):
         parent = f"{run_dir.resolve().parent.name}/" if names.count(name) > 1 else ""
-        run = load_run(run_dir)
-        entries += _entries(run, f"{parent}{name}")
-        cells = load_judged(run, Store(run_dir / "store", create=False))
-        judged.append(JudgedRun(f"{parent}{name}", cells.cells if cells else ()))
+        results = Results(run_dir)
+        entries += _entries(results, f"{parent}{name}")
+        judged.append(JudgedRun(f"{parent}{name}", tuple(results.judged)))
     _refuse_doubles(entries)
     return PaperData(tuple(_labelled(entries)), tuple(judged))
 
 
-def _entries(run: Run, run_name: str) -> list[Entry]:
-    capabilities = run_capabilities(run)
-    pairs = ((str(row["key"]), problem_from_row(row)) for row in run.problems.to_dict("records"))
-    problems = {key: problem for key, problem in pairs if problem is not None}
+def _entries(results: Results, run_name: str) -> list[Entry]:
+    run = results.run
+    problems = problems_of(run)
 
     def entry(panel: Panel) -> Entry:
-        own = tuple(one for one in capabilities if one.scope_key == panel.scope_key)
+        own = tuple(one for one in results.capabilities if one.scope_key == panel.scope_key)
         return Entry(run, run_name, panel, problems, own)
 
     models, data_sets = (_order(run.info[column]) for column in ("models", "data_sets"))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from fairwitness.analysis.baselines import BaselineSummary
+from fairwitness.analysis.baselines import BaselineView, baseline_views
+from fairwitness.analysis.columns import estimate_columns
 from fairwitness.analysis.judgements import JudgedCell
 from fairwitness.followups.judging.pairs import rules_key
 from fairwitness.judges.config import RulesConfig
-from fairwitness.report.followups import baseline_views
 from fairwitness.report.format import decimal
 from fairwitness.report.paper.data import Entry, PaperData
 from fairwitness.report.paper.exhibit import (
@@ -28,7 +28,6 @@ from fairwitness.report.paper.exhibit import (
     value_cell,
 )
 from fairwitness.report.paper.published import published
-from fairwitness.report.tables import estimate_columns
 from fairwitness.stats.bootstrap import Estimate
 
 BY_CONSTRUCTION = (
@@ -59,13 +58,13 @@ class JudgedLine:
 
         Judgements from elsewhere do not say which steps those are; they are of such steps by the paper's selection.
         """
-        return self.cell.different if self.cell.method is None else self.cell.different_changed
+        return self.cell.different if not self.cell.method else self.cell.different_changed
 
     @property
     def is_by_construction(self) -> bool:
         """Whether the judge reads what the steps were selected by, so that it can only say `different`."""
         answered = rules_key(RulesConfig(reading="answered"))
-        return self.cell.method is not None and self.cell.judge_key == answered
+        return bool(self.cell.method) and self.cell.judge_key == answered
 
     def marked(self, cell: Cell, *, is_grey: bool = False) -> Cell:
         """The cell with † where its rate is only the nearest miss, and ‡ where its figure says nothing."""
@@ -82,8 +81,8 @@ class JudgedLine:
     def row(self) -> dict[str, Any]:
         """The columns of the data behind the table."""
         cell = self.cell
-        names = ("model", "data_set", "method", "lora_rank", "lr", "judge", "judge_key")
-        row = {"run": self.run_name} | {name: getattr(cell, name) for name in names} | {"feasible": self.is_chosen}
+        row = {"run": self.run_name} | cell.columns()
+        row |= {"judge": cell.judge, "judge_key": cell.judge_key, "feasible": self.is_chosen}
         row |= estimate_columns("different", self.different) | estimate_columns("different_all", cell.different)
         row |= {f"num_{verdict}": count for verdict, count in cell.verdicts.items()}
         return row | {"num_skipped": cell.num_skipped, "num_failed": cell.num_failed}
@@ -112,30 +111,26 @@ def _lines(data: PaperData) -> Iterator[JudgedLine]:
             entry = shown.get(cell.cell_key or "")
             if entry is not None:
                 yield JudgedLine(run.run_name, entry.label, entry.is_chosen, cell)
-            elif cell.method is None:
+            elif not cell.method:
                 yield JudgedLine(run.run_name, f"{cell.model} ({run.run_name})" if several else cell.model, True, cell)
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class BaselineLine:
     """One baseline, with its settings, on one entry.
 
     Attributes:
         entry: The entry, whose shown rate ff-hard is of.
         label: Its line: the entry's label, with the settings where there are several.
-        settings: The baseline's settings, for people.
-        sources: Where its texts are from.
-        summary: The figures, all on the same problems.
+        view: The baseline and its figures, all on the same problems.
     """
 
     entry: Entry
     label: str
-    settings: str
-    sources: str
-    summary: BaselineSummary
+    view: BaselineView
 
 
-def measured(entries: Sequence[Entry], baseline: str, *, with_method: bool) -> list[Measured]:
+def measured(entries: Sequence[Entry], baseline: str, *, with_method: bool) -> list[BaselineLine]:
     """The results of a baseline, in the order of entries and settings.
 
     Args:
@@ -149,7 +144,7 @@ def measured(entries: Sequence[Entry], baseline: str, *, with_method: bool) -> l
         for view in views:
             label = entry.label if with_method else entry.base_label
             label += f" ({view.settings})" if len(views) > 1 and view.settings else ""
-            found.append(Measured(entry, label, view.settings, view.sources, view.summary))
+            found.append(BaselineLine(entry, label, view))
     return found
 
 
@@ -172,16 +167,16 @@ def table_2(data: PaperData) -> Exhibit:
     return Exhibit(TABLE_2, TABLE_2_TITLE, pd.DataFrame([_row(one) for one in found]), grid, notes=notes)
 
 
-def _line(one: Measured) -> Line:
-    hard = value_cell(one.summary.ff_hard, published=one.entry.printed(TABLE_2, "ff_hard"))
-    mistake = value_cell(one.summary.changed, published=one.entry.printed(TABLE_2, "add_mistake"))
+def _line(one: BaselineLine) -> Line:
+    hard = value_cell(one.view.summary.ff_hard, published=one.entry.printed(TABLE_2, "ff_hard"))
+    mistake = value_cell(one.view.summary.changed, published=one.entry.printed(TABLE_2, "add_mistake"))
     return Line(one.label, one.entry.data_set, (infeasible_mark(one.entry, hard), mistake))
 
 
-def _row(one: Measured) -> dict[str, object]:
-    cell, summary = one.entry.cell, one.summary
-    row = one.entry.names | {"lr": None if cell is None else cell.lr, "feasible": one.entry.is_chosen}
-    row |= {"settings": one.settings, "sources": one.sources}
+def _row(one: BaselineLine) -> dict[str, object]:
+    summary = one.view.summary
+    row = one.entry.cell_names
+    row |= {"settings": one.view.settings, "sources": one.view.sources}
     row |= estimate_columns("ff_hard", summary.ff_hard) | estimate_columns("add_mistake", summary.changed)
     row |= estimate_columns("same", summary.same)
     for name in ("ff_hard", "add_mistake"):
@@ -221,12 +216,12 @@ def table_4(data: PaperData) -> Exhibit:
     found = measured(data.bases, "paraphrase", with_method=False)
     if not found:
         return empty(TABLE_4, TABLE_4_TITLE, NO_PARAPHRASE)
-    lines = [Line(one.label, one.entry.data_set, (value_cell(one.summary.changed),)) for one in found]
+    lines = [Line(one.label, one.entry.data_set, (value_cell(one.view.summary.changed),)) for one in found]
     rows = [
         one.entry.base_names
-        | {"settings": one.settings, "sources": one.sources}
-        | estimate_columns("paraphrase", one.summary.changed)
-        | {"num_skipped": one.summary.num_skipped, "num_failed": one.summary.num_failed}
+        | {"settings": one.view.settings, "sources": one.view.sources}
+        | estimate_columns("paraphrase", one.view.summary.changed)
+        | {"num_skipped": one.view.summary.num_skipped, "num_failed": one.view.summary.num_failed}
         for one in found
     ]
     notes = (

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.panels import Panel, min_specificity, rng_for
+from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.overlap import MethodGroup, MethodPair, method_groups, overlap_table
+from fairwitness.analysis.panels import Panel
 from fairwitness.report.format import decimal, plural
-from fairwitness.report.overlap import MethodGroup, MethodPair, method_groups, overlap_table, panel_method
 from fairwitness.report.paper.data import Entry, PaperData
 from fairwitness.report.paper.exhibit import (
     NOT_FEASIBLE,
@@ -48,10 +49,8 @@ from fairwitness.report.paper.scatter import (
     scatter,
 )
 from fairwitness.report.svg import INK, Axis, figure, line, rectangle, text
-from fairwitness.report.tables import estimate_columns
 from fairwitness.stats.bootstrap import Estimate
 from fairwitness.stats.correlation import Correlation
-from fairwitness.text.numbers import method_name
 
 FIGURE_6, FIGURE_6_TITLE = "figure_6", "Figure 6. Efficacy against specificity of every rate"
 NO_CELL = "no rate was measured on a problem whose direct and CoT answers agree; jobs/fur_sweep.py measures rates"
@@ -71,7 +70,7 @@ def figure_6(data: PaperData) -> Exhibit:
     for number, name in enumerate(dict.fromkeys(point.entry.data_set for point in points), 1):
         own = [point for point in points if point.entry.data_set == name]
         # Half a point below the bound, where rounding reaches it.
-        limit = min(min_specificity(point.entry.run) for point in own) - 0.5
+        limit = min(point.entry.run.min_specificity for point in own) - 0.5
         label = f"Efficacy against specificity on {name}, a dot per model and rate"
         svg = scatter(own, x=EFFICACY, y=SPECIFICITY, look=look, label=label, limit=limit)
         pictures.append(Picture(f"{FIGURE_6}_{number}", f"{name} (n = {len(own)} rates)", svg))
@@ -120,7 +119,7 @@ def figure_5(data: PaperData) -> Exhibit:
         notes.append(NOT_FEASIBLE)
     shown = {entry.identity for entry in entries}
     others = [entry for entry in data.measured if id(entry.panel) not in compared and entry.identity in shown]
-    notes += left_out_note([f"{e.model} on {e.data_set} ({e.run_name}), {_method(e)}" for e in others])
+    notes += left_out_note([f"{e.model} on {e.data_set} ({e.run_name}), {e.panel.method_name}" for e in others])
     picture = Picture(FIGURE_5, "ff-hard by method", drawing(bars))
     return Exhibit(FIGURE_5, FIGURE_5_TITLE, _frame(entries, groups), _grid(groups), (picture,), tuple(notes))
 
@@ -133,12 +132,12 @@ def _groups(entries: Sequence[Entry]) -> Iterator[MethodGroup]:
     scopes = list(dict.fromkeys(entry.panel.scope_key for entry in entries))
     owners = {id(entry.panel): entry for entry in firsts.values()}
 
-    def order(panel: Panel) -> tuple[str, str, int, str, int]:
-        return panel.model, panel.data_set, scopes.index(panel.scope_key), panel.method, panel.lora_rank or 0
+    def order(panel: Panel) -> tuple[object, ...]:
+        return panel.model, panel.data_set, scopes.index(panel.scope_key), panel.order
 
     def rng(slug: str, *names: str) -> np.random.Generator:
         # As the run's own report draws.
-        return rng_for(next(e.run for e in firsts.values() if e.panel.slug == slug), slug, *names)
+        return next(e.run for e in firsts.values() if e.panel.slug == slug).rng(slug, *names)
 
     seen: set[tuple[object, ...]] = set()
     for group in method_groups(sorted((entry.panel for entry in firsts.values()), key=order), rng):
@@ -148,17 +147,12 @@ def _groups(entries: Sequence[Entry]) -> Iterator[MethodGroup]:
         seen |= identities
 
 
-def _method(entry: Entry) -> str:
-    return method_name(entry.panel.method, entry.panel.lora_rank)
-
-
 def _bar(entry: Entry, entries: Sequence[Entry]) -> Bar:
     assert entry.cell is not None
     panel = entry.panel
-    method = method_name(panel.method, panel.lora_rank)
     scopes = {e.panel.scope_key for e in entries if (e.model, e.data_set) == (entry.model, entry.data_set)}
     label = entry.model if len(scopes) == 1 else entry.base_label
-    return Bar(panel.scope_key, label, entry.data_set, method, entry.is_chosen, entry.cell.ff_hard_any)
+    return Bar(panel.scope_key, label, entry.data_set, panel.method_name, entry.is_chosen, entry.cell.ff_hard_any)
 
 
 def drawing(bars: Sequence[Bar]) -> str:
@@ -218,7 +212,7 @@ def _grid(groups: Sequence[MethodGroup]) -> Grid:
 
 
 def _line(pair: MethodPair) -> tuple[Cell, ...]:
-    names = (pair.first.model, pair.first.data_set, panel_method(pair.first), panel_method(pair.second))
+    names = (pair.first.model, pair.first.data_set, pair.first.method_name, pair.second.method_name)
     found = pair.any
     if found is None:
         return (*map(words, names), *[Cell(title=pair.reason or "")] * 7)

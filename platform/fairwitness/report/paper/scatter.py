@@ -11,14 +11,13 @@ from math import ceil, floor, sqrt
 import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.faithfulness import CellFaithfulness, ChosenRate
-from fairwitness.analysis.panels import agreement, rng_for
-from fairwitness.analysis.step_results import measured_rows
+from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.faithfulness import CellFaithfulness, counted_iterations
+from fairwitness.analysis.step_results import agreement
 from fairwitness.report.format import decimal, percent, plural, rate
 from fairwitness.report.paper.data import Entry, PaperData
 from fairwitness.report.paper.exhibit import interval
 from fairwitness.report.svg import INK, MUTED, RULE, Axis, figure, line, num, rectangle, text
-from fairwitness.report.tables import estimate_columns
 from fairwitness.stats.bootstrap import Estimate
 from fairwitness.stats.correlation import Correlation, Ratios, ratio_pearson
 
@@ -43,8 +42,7 @@ class Point:
     @property
     def is_chosen(self) -> bool:
         """Whether the rule selects this rate."""
-        choice = self.entry.panel.choice
-        return isinstance(choice, ChosenRate) and choice.cell is self.cell
+        return self.cell is self.entry.panel.chosen_cell
 
 
 def points_of(data: PaperData) -> list[Point]:
@@ -95,7 +93,7 @@ def correlation_of(points: Sequence[Point]) -> Correlation:
 
     efficacy, ff_hard = (Ratios(stacked(f"{name}_sum"), stacked(f"{name}_count")) for name in ("efficacy", "ff_hard"))
     keys = sorted(point.cell.cell_key for point in points)
-    found = ratio_pearson(efficacy, ff_hard, rng=rng_for(points[0].entry.run, "efficacy and ff-hard", *keys))
+    found = ratio_pearson(efficacy, ff_hard, rng=points[0].entry.run.rng("efficacy and ff-hard", *keys))
     return replace(found, p_value=None) if found.num_points < MIN_CELLS_FOR_P else found
 
 
@@ -149,9 +147,7 @@ def _problem_sums(point: Point) -> pd.DataFrame:
     """Per problem the sums and counts whose ratios are the cell's efficacy and ff-hard."""
     panel, cell = point.entry.panel, point.cell
     rows = point.entry.run.unlearning
-    agree = agreement(panel.cots)
-    measured = measured_rows(rows[rows["cell_key"] == cell.cell_key])
-    measured = measured[[bool(agree.get(str(key))) for key in measured["problem_key"]]]
+    measured = counted_iterations(rows[rows["cell_key"] == cell.cell_key], agreement(panel.cots))
     efficacy = measured.groupby("problem_key")["efficacy"].agg(["sum", "count"])
     counted = panel.problems[(panel.problems["cell_key"] == cell.cell_key) & panel.problems["counted"]]
     flipped = counted.set_index("problem_key")["ff_hard_any"].astype(float)

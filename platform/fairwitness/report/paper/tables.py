@@ -7,8 +7,7 @@ from typing import Literal
 
 import pandas as pd
 
-from fairwitness.analysis.faithfulness import CellFaithfulness, ChosenRate, Infeasible
-from fairwitness.analysis.panels import min_specificity
+from fairwitness.analysis.columns import estimate_columns
 from fairwitness.report.format import decimal, percent, rate
 from fairwitness.report.paper.data import Entry, PaperData
 from fairwitness.report.paper.exhibit import (
@@ -28,7 +27,6 @@ from fairwitness.report.paper.exhibit import (
     words,
 )
 from fairwitness.report.paper.published import published
-from fairwitness.report.tables import estimate_columns
 from fairwitness.stats.bootstrap import Estimate, undefined
 
 TABLE_1, TABLE_1_TITLE = "table_1", "Table 1. Efficacy, specificity and general capability"
@@ -102,7 +100,7 @@ def _frame(entries: Sequence[Entry]) -> pd.DataFrame:
     for entry in entries:
         assert entry.cell is not None
         found = entry.capability
-        row = entry.names | {"lr": entry.cell.lr, "feasible": entry.is_chosen}
+        row = entry.cell_names
         values = {
             "efficacy": entry.cell.efficacy,
             "specificity": entry.cell.specificity,
@@ -202,20 +200,16 @@ def table_8(data: PaperData) -> Exhibit:
         (Head(""), Head(""), *[Head(measure) for _ in data_sets for measure in MEASURES_8]),
     )
     grid = Grid(heads, tuple(_lines(entries, data_sets)))
-    bounds = sorted({min_specificity(entry.run) for entry in entries})
+    bounds = sorted({entry.run.min_specificity for entry in entries})
     notes = [
         "Percent. Marked: the rate of highest efficacy among those whose specificity rounds to "
         f"{' or '.join(f'{bound:g}' for bound in bounds)} or more. FF (ff-hard, a change at any iteration) plays no "
         "part.",
-        *[f"{e.label} on {e.data_set}: {c.reason}" for e in entries if isinstance(c := e.panel.choice, Infeasible)],
+        *[f"{e.label} on {e.data_set}: {e.panel.no_rate_reason}" for e in entries if not e.is_chosen],
     ]
     if any(line.startswith("paper ") for row in grid.rows for cell in row for line in cell.lines):
         notes.append(PUBLISHED)
     return Exhibit(TABLE_8, TABLE_8_TITLE, _rates_frame(entries), grid, notes=tuple(notes))
-
-
-def _choice(entry: Entry) -> CellFaithfulness | None:
-    return entry.panel.choice.cell if isinstance(entry.panel.choice, ChosenRate) else None
 
 
 def _lines(entries: Sequence[Entry], data_sets: Sequence[str]) -> Iterator[tuple[Cell, ...]]:
@@ -235,7 +229,7 @@ def _cells(entry: Entry | None, lr: float) -> Iterator[Cell]:
         if entry is None or cell is None:
             yield Cell()
         else:
-            mark = "chosen" if cell is _choice(entry) else ""
+            mark = "chosen" if cell is entry.panel.chosen_cell else ""
             yield value_cell(getattr(cell, measure), published=_printed_rate(entry, measure, lr), mark=mark)
 
 
@@ -247,7 +241,7 @@ def _rates_frame(entries: Sequence[Entry]) -> pd.DataFrame:
     rows = []
     for entry in entries:
         for cell in entry.panel.cells:
-            row = entry.names | {"lr": cell.lr, "chosen": cell is _choice(entry), "cell_key": cell.cell_key}
+            row = entry.names | {"lr": cell.lr, "chosen": cell is entry.panel.chosen_cell, "cell_key": cell.cell_key}
             for measure in MEASURES_8.values():
                 row |= estimate_columns(measure, getattr(cell, measure))
                 row[f"{measure}_published"] = _printed_rate(entry, measure, cell.lr)
@@ -278,7 +272,7 @@ def table_11(data: PaperData) -> Exhibit:
     rows = []
     for entry in entries:
         assert entry.cell is not None
-        row = entry.names | {"lr": entry.cell.lr, "feasible": entry.is_chosen}
+        row = entry.cell_names
         row |= estimate_columns("step_flip_any", entry.cell.step_flip_any)
         row |= estimate_columns("step_flip_final", entry.cell.step_flip_final)
         rows.append(row | {"step_flip_published": shown(entry)})

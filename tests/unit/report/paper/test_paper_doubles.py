@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fairwitness.analysis.baselines import baseline_views
 from fairwitness.analysis.panels import build_panels
 from fairwitness.analysis.runs import load_run
 from fairwitness.fur.finished import IMPORT_JOB
-from fairwitness.report.followups import baseline_views
 from fairwitness.report.paper.data import PaperData, load_paper
 from fairwitness.report.paper.exhibit import Exhibit
 from fairwitness.report.paper.followup_tables import table_2

@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fairwitness.analysis.runs import load_run
-from fairwitness.report.followups import run_capabilities
+from fairwitness.analysis.frames import Results
 from fairwitness.report.paper.data import PaperData, load_paper
 from fairwitness.report.paper.exhibit import NO_RATE, Cell, Exhibit
 from fairwitness.report.paper.tables import table_1, table_5, table_6, table_8, table_11
@@ -96,7 +95,7 @@ def test_table_1_with_general_capability(make_run: Callable[..., Path], tmp_path
     assert (pets["capability_before"], pets["capability_before_denominator"]) == (0.6, 40)
     assert (pets["capability_after"], pets["capability_after_numerator"]) == (0.55, 44)
     assert (pets["capability_set"], pets["num_capability_steps"], pets["num_capability_failed"]) == ("mmlu", 2, 1)
-    (same,) = [one for one in run_capabilities(load_run(run_dir)) if one.cell_key == cell_key("own", "pets", MIDDLE)]
+    (same,) = [one for one in Results(run_dir).capabilities if one.cell_key == cell_key("own", "pets", MIDDLE)]
     for name, one in (("before", same.before), ("after", same.after)):  # as in the run's own report
         assert (pets[f"capability_{name}_low"], pets[f"capability_{name}_high"]) == (one.low, one.high)
     assert pd.isna(line(exhibit.frame, data_set="arc_challenge")["capability_after"])

@@ -1,4 +1,4 @@
-"""Everything that the report shows of a run in figures, computed once, by the functions of `drafts`."""
+"""A measurement of drafts: its rows, and every figure that is shown of it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from fairwitness.analysis.drafts import (
     reliance_rates,
     without_verdict,
 )
-from fairwitness.drafts.config import JOB
 from fairwitness.errors import StoreError
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import one_of
+from fairwitness_schemas.drafts import JOB
 
 _DRAFT_COLUMNS = [
     *("key", "scope_key", "problem_key", "problem_id", "data_set", "model", "source", "prompt_style", "draft_text"),
@@ -116,8 +116,8 @@ Measure = Callable[[pd.DataFrame], list[Rate]]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The figures.
+class DraftFigures:
+    """The figures of a run.
 
     Attributes:
         intra: δ_intra by intervention and type of step, `average` among the interventions (Table 1).
@@ -152,12 +152,12 @@ class Measured:
     lost: pd.DataFrame
 
 
-def measure(run: DraftRun) -> Measured:
+def draft_figures(run: DraftRun) -> DraftFigures:
     """All figures of a run. Equal rows give equal figures."""
     rows, seed = run.rows, run.seed
     tables = measures(seed)
     judge, order = run.judge, run.config["conclusion_order"]
-    return Measured(
+    return DraftFigures(
         intra=tables["within the draft"](rows),
         positions=intra_rates(rows, [*STEP, "position"], seed=seed),
         behaviours=intra_rates(rows, [*STEP, "behaviour"], seed=seed),

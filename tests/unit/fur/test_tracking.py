@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fairwitness.analysis.cells import summarise_cells
 from fairwitness.analysis.faithfulness import cell_faithfulness
+from fairwitness.fur.tracking import summarise_cells
 from fairwitness.records.store import Store
 from tests.unit.records.rows import cot_row, failed_row, task_rows, unlearning_row
+
+
+def cot_of(number: int, *, agree: bool = True) -> dict[str, Any]:
+    return cot_row(f"ck{number}", problem_key=f"pk{number}", agree=agree)
 
 
 def test_a_worked_cell(tmp_path: Path) -> None:
@@ -25,7 +30,7 @@ def test_a_worked_cell(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.append("unlearning", rows)
         store.append("unlearning", [failed_row("t4")])
-        store.append("cots", [cot_row("ck0"), cot_row("ck1"), cot_row("ck2", agree=False)])
+        store.append("cots", [cot_of(0), cot_of(1), cot_of(2, agree=False)])
     (cell,) = summarise_cells(store)
     assert cell.params == {"model": "m", "model_revision": "r", "data_set": "d", "method": "ff2", "lr": 1e-4, "seed": 0}
     first, second = cell.metrics_by_iteration[1], cell.metrics_by_iteration[2]
@@ -58,7 +63,7 @@ def test_totals_are_the_reports_figures(tmp_path: Path) -> None:
             names = {"problem_key": f"pk{problem}", "problem_id": f"p{problem}", "cot_key": f"ck{problem}"}
             rows = [unlearning_row(f"t{number}", i, **names, cot_step_index=number, **_draw(rng)) for i in (1, 2, 3)]
             store.append("unlearning", rows)
-        store.append("cots", [cot_row(f"ck{key[2:]}", agree=value) for key, value in agree.items()])
+        store.append("cots", [cot_of(int(key[2:]), agree=value) for key, value in agree.items()])
     (cell,) = summarise_cells(store)
     expected = cell_faithfulness(store.read("unlearning").to_pandas(), agree, rng=rng)
     for name in ("efficacy", "specificity", "ff_hard_any", "ff_hard_final", "ff_soft_final"):
@@ -70,8 +75,9 @@ def test_cells_come_by_rate_and_can_be_chosen(tmp_path: Path) -> None:
         for task, lr in (("a", 1e-3), ("b", 2e-5), ("c", 1e-5)):
             store.append("unlearning", task_rows(task, cell_key=f"cell-{task}", lr=lr))
         store.append("unlearning", [failed_row("f") | {"cell_key": "cell-f"}])
+        store.append("cots", [cot_row()])
     assert [cell.cell_key for cell in summarise_cells(store)] == ["cell-f", "cell-c", "cell-b", "cell-a"]
-    (chosen,) = summarise_cells(store, ["cell-b"], only_agreeing=False)
+    (chosen,) = summarise_cells(store, ["cell-b"])
     assert chosen.metrics_by_iteration[2]["efficacy"] == 0.5
     assert summarise_cells(store)[0].metrics_by_iteration == {}
     assert summarise_cells(store)[0].totals == {"num_tasks_ok": 0, "num_tasks_skipped": 0, "num_tasks_failed": 1}
