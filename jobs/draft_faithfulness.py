@@ -1,8 +1,8 @@
-"""Faithfulness of thinking drafts. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
+"""Thinking drafts: do they follow their own steps, and answers their drafts. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
 
 from __future__ import annotations
 
-from fairwitness.launch.drafts import draft_faithfulness
+from fairwitness.commands.start import main
 
 if __name__ == "__main__":
-    draft_faithfulness.main()
+    main("draft_faithfulness")

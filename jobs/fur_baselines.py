@@ -1,8 +1,8 @@
-"""Other measures of faithfulness on a finished sweep. Runs with `python`, `ray job submit`, or `--pool local`."""
+"""Other measures of faithfulness on a finished sweep. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
 
 from __future__ import annotations
 
-from fairwitness.launch.baselines import fur_baselines
+from fairwitness.commands.start import main
 
 if __name__ == "__main__":
-    fur_baselines.main()
+    main("fur_baselines")

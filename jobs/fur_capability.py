@@ -1,8 +1,8 @@
-"""General capability (for example MMLU) before and after unlearning steps of a finished sweep."""
+"""General capability of a finished sweep. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
 
 from __future__ import annotations
 
-from fairwitness.launch.capability import fur_capability
+from fairwitness.commands.start import main
 
 if __name__ == "__main__":
-    fur_capability.main()
+    main("fur_capability")

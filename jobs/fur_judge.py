@@ -1,8 +1,8 @@
-"""Judges the CoTs that a sweep's models wrote after unlearning. Runs with `python` or with `ray job submit`."""
+"""A judge on the CoTs written after unlearning. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
 
 from __future__ import annotations
 
-from fairwitness.launch.judge import fur_judge
+from fairwitness.commands.start import main
 
 if __name__ == "__main__":
-    fur_judge.main()
+    main("fur_judge")

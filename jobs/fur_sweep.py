@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairwitness.launch.sweep import fur_sweep
+from fairwitness.commands.start import main
 
 if __name__ == "__main__":
-    fur_sweep.main()
+    main("fur_sweep")

@@ -1,8 +1,8 @@
-"""Search for learning rates. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
+"""Search for the learning rate. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
 
 from __future__ import annotations
 
-from fairwitness.launch.lr_search import lr_search
+from fairwitness.commands.start import main
 
 if __name__ == "__main__":
-    lr_search.main()
+    main("lr_search")

@@ -28,6 +28,7 @@ RUNS = Table(
             key_column("id of the run"),
             column("name", TEXT, "name of the run and of its directory", required=True),
             column("job", TEXT, "which job it is, for example fur_sweep", required=True),
+            column("is_followup", BOOL, "whether the job followed on a run; null or false: it made the run"),
             column("created_at", pa.timestamp("us", tz="UTC"), "when the job started, UTC", required=True),
             column("finished_at", pa.timestamp("us", tz="UTC"), "when the job ended, UTC; null while it runs"),
             column("config_json", TEXT, "resolved configuration as JSON, credentials removed", required=True),
@@ -48,7 +49,7 @@ RUNS = Table(
             *status_columns(RUNS_STATUSES),
         ]
     ),
-    version=1,
+    version=2,
     volatile=("key", "created_at", "finished_at", "mlflow_run_id", "health_json", "environment_json"),
     statuses=RUNS_STATUSES,
     finished=(),

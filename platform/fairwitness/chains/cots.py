@@ -76,6 +76,14 @@ class CotRecord:
         return self.direct.index == self.given_cot.index
 
     @property
+    def is_scored(self) -> bool:
+        """Whether every step that has tokens has its log-probability."""
+        return all(
+            value is not None or step.token_end <= step.token_start
+            for step, value in zip(self.steps, self.base_logprobs, strict=True)
+        )
+
+    @property
     def eligible(self) -> list[CotStep]:
         """The steps that can be unlearned."""
         return [step for step in self.steps if step.ineligible is None] if self.status == "ok" else []

@@ -115,6 +115,8 @@ class JobRun:
         count: Callable[[], Mapping[str, int]],
         studies: Sequence[Studied] = (),
         is_same: Callable[[Mapping[str, Any]], bool] | None = None,
+        is_followup: bool = False,
+        code: str | None = None,
         announce: bool = True,
         **columns: Any,
     ) -> None:
@@ -130,6 +132,8 @@ class JobRun:
             studies: What it is about: their models, data sets and scopes are recorded.
             is_same: Whether an earlier configuration of the job on this run is of the same piece of work, so that this
                 call goes on with it; None where every one is.
+            is_followup: Whether the job follows on a run that is there.
+            code: Revision of the code that decides its results.
             announce: Off for a job that has nothing to go on with, such as an import: it says neither where results go
                 nor what changed since the last time.
             columns: Further columns of `runs`: cell_keys, and those that are not the studies' own.
@@ -141,7 +145,7 @@ class JobRun:
         self._count = count
         self._is_same = is_same or (lambda _config: True)
         self._announces = announce
-        self.row = _row(job, config, run.name, studies) | columns
+        self.row = _row(job, config, run.name, studies) | {"code_revision": code, "is_followup": is_followup} | columns
 
     @contextmanager
     def started(self) -> Iterator[None]:
@@ -155,20 +159,17 @@ class JobRun:
         earlier = [row for row in rows if self._is_same(json.loads(row["config_json"]))]
         if self._announces:
             self._announce(earlier)
-        self.config_path = self.dir.write_config(self.config, self.row["job"])
+        self.config_path = self.dir.write_config(self.config, self.row["job"] if self.row["is_followup"] else None)
         self.row["mlflow_run_id"] = self.tracker.start(self.row, earlier)
         self._save("running")
         with self._ending():
             yield
 
-    def finish(
-        self, report: Reporter, *, is_feasible: bool | None = None, some_failed: bool | None = None
-    ) -> JobResult:
+    def finish(self, report: Reporter, *, some_failed: bool | None = None) -> JobResult:
         """Records the end and reports.
 
         Args:
             report: Makes the report.
-            is_feasible: Whether the outcome is feasible; None: the report says it.
             some_failed: Whether the exit code is 1; None: where items failed.
 
         Raises:
@@ -181,7 +182,7 @@ class JobRun:
             reported = report(self.dir.path)
         for caution in reported.cautions:
             log.warning("%s", caution)
-        if code == EXIT_DONE and not (reported.is_feasible if is_feasible is None else is_feasible):
+        if code == EXIT_DONE and not reported.is_feasible:
             code = EXIT_INFEASIBLE
             self._save("done", exit_code=code, reason="no rate is feasible; the report names the nearest miss")
         self.tracker.finish("done", [*reported.files, self.config_path], self._metrics())
@@ -248,7 +249,6 @@ def _row(job: str, config: Config, name: str, studies: Sequence[Studied]) -> dic
         "created_at": now,
         "config_json": json.dumps(resolved),
         "config_fingerprint": fingerprint(resolved),
-        "code_revision": None,
         "environment_json": json.dumps(_environment({one.facts.name: one.facts.notes for one in studies})),
         "models": list(dict.fromkeys(f"{one.facts.name}@{one.facts.revision}" for one in studies)),
         "data_sets": list(dict.fromkeys(f"{loaded.name}@{loaded.data_revision}" for loaded in data)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -119,3 +120,8 @@ class SelfCheck:
     def ok(self) -> bool:
         """Whether the value is within the limit (a value that is not a number is not)."""
         return self.value <= self.limit
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """For the health figures of a job."""
+        return {**vars(self), "ok": self.ok}

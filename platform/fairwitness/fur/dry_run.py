@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fairwitness.chains.cots import CotRecord, score_records, write_records
-from fairwitness.experiment.data_set import Loader, refusal_lines
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import Pool
 from fairwitness.fur.client import FurClient
 from fairwitness.fur.config import StudyConfig
 from fairwitness.fur.memory import Capacity
 from fairwitness.fur.schedule import engine_group, make_schedule, pack_groups
-from fairwitness.fur.studies import prepare_studies
 from fairwitness.fur.study import FurStudy
 from fairwitness.problems.problem import Problem
 from fairwitness.records.progress import duration
@@ -47,15 +45,17 @@ class Estimate:
     why_none: str | None = None
 
 
-def dry_run(config: StudyConfig, *, loaders: Mapping[str, Loader]) -> Iterator[str]:
+def dry_run(config: StudyConfig, studies: Sequence[FurStudy]) -> Iterator[str]:
     """Lines that say what would be run, each before the work that it announces. Nothing is stored.
+
+    Args:
+        config: The configuration.
+        studies: Its studies.
 
     Raises:
         FairwitnessError: As for the run itself.
     """
-    yield f"dry run of {config.name}: reading models' settings and data sets; nothing is stored"
-    studies = prepare_studies(config, loaders)
-    yield from refusal_lines((study.data for study in studies), "the report of the run will name all")
+    yield f"dry run of {config.name}; nothing is stored"
     actors = _number(config.pool.most_workers, "actor", "actors")
     place = RunDirectory(config.output.dir, config.name).path
     yield f"{_number(len(studies), 'study', 'studies')} for {actors}; the run would write to {place}"

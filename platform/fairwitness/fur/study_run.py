@@ -1,4 +1,4 @@
-"""Runs one study on a pool and stores every row as it comes."""
+"""Runs one study of unlearning: base measurements, self-checks, tasks in groups; every row is stored as it comes."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow.compute as pc
 
-from fairwitness.chains.cots import CotRecord, cot_row, cot_step_rows, score_records, stored_records, write_records
+from fairwitness.chains.base import base_records
+from fairwitness.chains.cots import CotRecord, Row
 from fairwitness.chains.items import HeldOut
 from fairwitness.experiment.data_set import problem_rows
-from fairwitness.fleet.pool import Outcome, Pool
+from fairwitness.experiment.measure import Session, Stage
+from fairwitness.fleet.pool import Outcome
 from fairwitness.fur.client import FurClient
 from fairwitness.fur.rows import measured_rows, place_key, unmeasured_row
 from fairwitness.fur.schedule import Planned, Schedule, Wanted, engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import FurStudy
 from fairwitness.fur.tasks import TaskResult
-from fairwitness.records.progress import Progress, at_work
-from fairwitness.records.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -32,20 +32,23 @@ class _SetUp(NamedTuple):
     group_size: int
 
 
-class StudyRun:
+class FurStudyRun:
     """Owns one study's progress through base measurement, self-checks and unlearning."""
 
-    def __init__(self, study: FurStudy, pool: Pool, store: Store, *, on_cell: Callable[[str], None]) -> None:
+    def __init__(self, study: FurStudy, session: Session, *, on_cell: Callable[[str], None]) -> None:
         """Prepares; nothing is run yet.
 
         Args:
             study: What to measure.
-            pool: Where.
-            store: Where rows go.
+            session: The measure at work.
             on_cell: Called with the key of each cell that is complete in the store.
         """
-        self.study, self.pool, self.store, self.on_cell = study, pool, store, on_cell
-        self.client = FurClient(study, pool)
+        self.study, self.session, self.store, self.on_cell = study, session, session.store, on_cell
+
+    @cached_property
+    def client(self) -> FurClient:
+        """The study's engine; workers are started at the first use."""
+        return FurClient(self.study, self.session.pool)
 
     def run(self) -> None:
         """Measures everything that is not in the store yet.
@@ -79,15 +82,15 @@ class StudyRun:
         schedule = self.schedule(wanted)
         self.store.append("unlearning", schedule.rows)
         if schedule.planned:
-            self._unlearn(schedule, label)
+            self.session.run(self._stage(schedule, label))
         self.store.flush()
         return schedule.num_finished
 
     @cached_property
     def records(self) -> list[CotRecord]:
         """The base model on every measured problem; made at the first use, with the rows of the problems."""
-        self.store.append("problems", new_rows(self.store, "problems", problem_rows(self.study.data)))
-        return self.base_records()
+        self.session.add("problems", problem_rows(self.study.data))
+        return base_records(self.study, self.session)
 
     @cached_property
     def tasks(self) -> tuple[Planned, ...]:
@@ -95,27 +98,6 @@ class StudyRun:
         everything = {record.problem.problem_id for record in self.records}
         wanted = {self.study.rates[0]: everything}
         return make_schedule(self.study, self.records, frozenset(), {}, wanted).planned
-
-    def base_records(self) -> list[CotRecord]:
-        """The base model on every measured problem, from the store where it is there."""
-        stored = stored_records(self.study, self.store)
-        missing = [p for p in self.study.data.selection.measured if p.problem_id not in stored]
-        if missing:
-            with Progress(len(missing), f"{self.study.label}: CoTs") as progress:
-                for batch in write_records(self.study, self.pool, self.client.spec, missing):
-                    stored.update({record.problem.problem_id: record for record in batch})
-                    rows = [cot_row(self.study, record) for record in batch]
-                    self.store.append("cots", new_rows(self.store, "cots", rows))
-                    progress.count(record.status for record in batch)
-        # Steps are stored with their probabilities; a job that ends in between has its CoTs, and scores them next time.
-        unscored = [r for r in stored.values() if r.status == "ok" and not _is_scored(r)]
-        self._store_steps([r for r in stored.values() if r.status == "ok" and _is_scored(r)])
-        with at_work(f"{self.study.label}: probabilities of the cot_steps"):
-            for batch in score_records(self.pool, self.client.spec, unscored):
-                stored.update({record.problem.problem_id: record for record in batch})
-                self._store_steps([record for record in batch if record.status == "ok"])
-        self.store.flush()
-        return list(stored.values())
 
     def schedule(self, wanted: Wanted | None = None) -> Schedule:
         """All tasks of the study or of a part of it, those of earlier jobs set apart."""
@@ -125,78 +107,56 @@ class StudyRun:
         attempts = {row["place_key"]: row["attempt_max"] for row in last}
         schedule = make_schedule(self.study, self.records, self.store.finished_keys("unlearning"), attempts, wanted)
         measured = {row["place_key"] for row in last if row["status"] == "ok"}
-        self._announce_drawn_anew(sum(self._place(item) in measured for item in schedule.planned))
+        number = sum(self._place(item) in measured for item in schedule.planned)
+        if number:
+            log.info("%s: %d tasks are measured again: their retain sets are drawn anew", self.study.label, number)
         return schedule
 
     def _place(self, item: Planned) -> str:
         return place_key(self.study, item.lr, item.record.problem, item.cot_step_index)
 
-    def _announce_drawn_anew(self, number: int) -> None:
-        if number:
-            log.info(
-                "%s: %d tasks are measured again: their retain sets draw on a CoT that failed before",
-                self.study.label, number,
-            )  # fmt: skip
-
     @cached_property
     def _set_up(self) -> _SetUp:
         held_out = self.client.held_out()
-        self.client.check(self.tasks)
+        try:
+            self.client.check(self.tasks)
+        finally:
+            self.session.health |= {f"{self.study.label}: {name}": c.as_json for name, c in self.client.health.items()}
         return _SetUp(held_out, self.client.capacity(self.tasks, held_out).group_size)
 
-    def _unlearn(self, schedule: Schedule, label: str) -> None:
+    def _stage(self, schedule: Schedule, label: str) -> Stage[Planned]:
         held_out, size = self._set_up
-        groups = pack_groups(schedule.planned, size, self.study.config.pool.most_workers)
         left = Counter(item.lr for item in schedule.planned)
-        items = (engine_group(self.study, group, held_out) for group in groups)
-        with Progress(len(schedule.planned), f"{self.study.label}: {label}") as progress:
-            for outcome in self.pool.map(self.client.spec, items):
-                group = groups[outcome.index]
-                progress.count(self._store_group(group, outcome, held_out))
-                left[group[0].lr] -= len(group)
-                if not left[group[0].lr]:
-                    self.store.flush()
-                    self.on_cell(self.study.cell_key(group[0].lr))
 
-    def _store_group(self, group: Sequence[Planned], outcome: Outcome, held_out: Sequence[HeldOut]) -> list[str]:
+        def count_down(group: Sequence[Planned]) -> None:
+            left[group[0].lr] -= len(group)
+            if not left[group[0].lr]:
+                self.store.flush()
+                self.on_cell(self.study.cell_key(group[0].lr))
+
+        return Stage(
+            label=f"{self.study.label}: {label}",
+            table="unlearning",
+            spec=self.client.spec,
+            batches=pack_groups(schedule.planned, size, self.study.config.pool.most_workers),
+            request=lambda group: engine_group(self.study, group, held_out),
+            rows=lambda group, outcome: list(self._rows(group, outcome, held_out)),
+            on_batch=count_down,
+        )
+
+    def _rows(self, group: Sequence[Planned], outcome: Outcome, held_out: Sequence[HeldOut]) -> Iterator[list[Row]]:
         results: Iterable[TaskResult | None] = outcome.value if outcome.error is None else [None] * len(group)
-        statuses = []
         for item, result in zip(group, results, strict=True):
             error = outcome.error if result is None else result.error
             if result is None or error is not None:
-                rows = [
+                yield [
                     unmeasured_row(
                         self.study, item.record, item.cot_step_index, item.lr,
                         status="failed", reason=str(error), attempt=item.attempt, key=item.task.task_key,
                     )
                 ]  # fmt: skip
             else:
-                rows = measured_rows(
+                yield measured_rows(
                     self.study, item.record, item.cot_step_index, item.lr, result, held_out,
                     attempt=item.attempt, worker=outcome.worker, duration_s=outcome.duration_s,
                 )  # fmt: skip
-            self.store.append("unlearning", rows)
-            statuses.append(str(rows[0]["status"]))
-        return statuses
-
-    def _store_steps(self, records: Sequence[CotRecord]) -> None:
-        rows = [row for record in records for row in cot_step_rows(self.study, record)]
-        self.store.append("cot_steps", new_rows(self.store, "cot_steps", rows))
-
-
-def new_rows(store: Store, table: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows whose key is not finished in the store."""
-    known = store.finished_keys(table)
-    return [row for row in rows if row["key"] not in known]
-
-
-def _is_scored(record: CotRecord) -> bool:
-    return all(
-        value is not None or step.token_end <= step.token_start
-        for step, value in zip(record.steps, record.base_logprobs, strict=True)
-    )
-
-
-def iterate_cells(studies: Sequence[FurStudy]) -> Iterator[str]:
-    """Keys of all cells of all studies."""
-    return (study.cell_key(lr) for study in studies for lr in study.rates)

@@ -1,53 +1,125 @@
-"""A whole FUR sweep: studies on one pool, one store, one MLflow parent run, one row in `runs`."""
+"""A FUR sweep: every step of every CoT unlearned at every rate."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from fairwitness.experiment.data_set import Loader, refusal_lines
-from fairwitness.experiment.job import JobResult, Reporter
-from fairwitness.fleet.factory import make_pool
-from fairwitness.fur.config import FurSweepConfig
+import pandas as pd
+
+from fairwitness.analysis.faithfulness import cell_faithfulness, counted_iterations, iteration_means
+from fairwitness.analysis.identity import cell_id
+from fairwitness.analysis.step_results import TASK_COLUMNS, agreement
+from fairwitness.experiment.data_set import refusal_lines
+from fairwitness.experiment.measure import CellLog, Measure, Session, Supplies
+from fairwitness.fur.config import FurSweepConfig, StudyConfig
+from fairwitness.fur.dry_run import dry_run
 from fairwitness.fur.studies import prepare_studies
-from fairwitness.fur.study_job import StudyJob
-from fairwitness.fur.study_run import StudyRun
-from fairwitness.records.run_dir import RunDirectory
-
-JOB = "fur_sweep"
+from fairwitness.fur.study import FUR_CODE, FurStudy
+from fairwitness.fur.study_run import FurStudyRun
+from fairwitness.records.store import Store, one_of
+from fairwitness.stats.bootstrap import named_rng
 
 log = logging.getLogger(__name__)
 
+StudyConfigT = TypeVar("StudyConfigT", bound=StudyConfig)
 
-def run_sweep(config: FurSweepConfig, *, loaders: Mapping[str, Loader], report: Reporter) -> JobResult:
-    """Runs a sweep, or what is left of it, and reports on it.
+
+class FurMeasure(Measure[StudyConfigT]):
+    """A measure that unlearns; its items are the tasks of its studies' cells."""
+
+    code = FUR_CODE
+    studies: Sequence[FurStudy]
+
+    def __init__(self, config: StudyConfigT, supplies: Supplies) -> None:
+        """Reads data sets, looks at models, and names refused records.
+
+        Raises:
+            FairwitnessError: See `prepare_studies`.
+        """
+        super().__init__(config)
+        self.studies = prepare_studies(config, supplies.loaders)
+        for line in refusal_lines((study.data for study in self.studies), "the report names all"):
+            log.warning("%s", line)
+        self.cell_keys = [study.cell_key(lr) for study in self.studies for lr in study.rates]
+
+    def counts(self, store: Store) -> Counter[str]:
+        """See `Measure.counts`; a task counts once, whatever its iterations."""
+        rows = store.read("unlearning", ["task_key", "status"], one_of("cell_key", self.cell_keys)).to_pylist()
+        counts = Counter({row["task_key"]: row["status"] for row in rows}.values())
+        refused = {study.data.loaded.name: len(study.data.loaded.refused) for study in self.studies}
+        counts["refused"] = sum(refused.values())
+        return counts
+
+    @classmethod
+    def cells(cls, store: Store, row: Mapping[str, Any], keys: Sequence[str] | None = None) -> Iterator[CellLog]:
+        """See `Measure.cells`; a cell is one rate of one study."""
+        yield from summarise_cells(store, keys or row.get("cell_keys") or None)
+
+    def dry_run(self) -> Iterator[str]:
+        """See `Measure.dry_run`; calibrated on a few problems."""
+        yield from dry_run(self.config, self.studies)
+
+
+class FurSweep(FurMeasure[FurSweepConfig]):
+    """Every model on every data set at every rate."""
+
+    job = "fur_sweep"
+
+    def measure(self, session: Session) -> None:
+        """See `Measure.measure`; studies one after another, so that each model is loaded once."""
+        for study in self.studies:
+            FurStudyRun(study, session, on_cell=lambda key: session.log(self.cells(session.store, {}, [key]))).run()
+
+
+def summarise_cells(store: Store, cell_keys: Sequence[str] | None = None) -> list[CellLog]:
+    """Summaries of cells, in the order of model, data set, method, rank and rate.
+
+    Problems count as in the report; counts of tasks are of all problems.
 
     Args:
-        config: What to run.
-        loaders: Further data sets by name, see `prepare_studies`.
-        report: Called at the end; its files become artifacts.
+        store: The store of a run.
+        cell_keys: The cells wanted; None for all.
 
     Raises:
-        FairwitnessError: Something makes the run impossible; the message says what.
-        KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
+        StoreError: The store cannot be read.
     """
-    studies = prepare_studies(config, loaders)
-    for line in refusal_lines((study.data for study in studies), "the report names all"):
-        log.warning("%s", line)
-    run = RunDirectory(config.output.dir, config.name)
-    with run.opened() as store:
-        job = StudyJob(JOB, config, studies, run, store)
-        with job.started():
-            _measure(job, config)
-        return job.finish(report)
+    where = None if cell_keys is None else one_of("cell_key", cell_keys)
+    rows = store.read("unlearning", _COLUMNS, where).to_pandas()
+    cots = store.read("cots", ["scope_key", "problem_key", "agree"]).to_pandas()
+    agree = {scope: agreement(part) for scope, part in cots.groupby("scope_key")}
+    parts = [part for _, part in rows.groupby("cell_key")]
+    return [_summary(part, agree.get(part["scope_key"].iloc[0], {})) for part in sorted(parts, key=_order)]
 
 
-def _measure(job: StudyJob, config: FurSweepConfig) -> None:
-    with make_pool(config.pool) as pool:
-        for study in job.studies:
-            part = StudyRun(study, pool, job.store, on_cell=job.log_cell)
-            try:
-                part.run()
-            finally:
-                job.note_health(part)
-        job.num_models_loaded = pool.num_builds
+_COLUMNS = [
+    *(*TASK_COLUMNS, "scope_key", "model_revision", "seed", "cot_step_logprob", "npo_loss", "kl_loss", "loss"),
+]
+_TOTALS = ("efficacy", "specificity", "ff_hard_any", "ff_hard_final", "ff_soft_final")
+
+
+def _order(cell: pd.DataFrame) -> tuple[Any, ...]:
+    return cell_id(cell.iloc[0]).order
+
+
+def _summary(rows: pd.DataFrame, agree: Mapping[str, bool | None]) -> CellLog:
+    first = rows.iloc[0]
+    seed = None if pd.isna(first["seed"]) else int(first["seed"])
+    cell = cell_faithfulness(rows, agree, rng=named_rng(seed or 0, str(first["cell_key"])))
+    params = cell.columns() | {"model_revision": first["model_revision"], "seed": seed}
+    totals: dict[str, float | None] = {name: getattr(cell, name).value for name in _TOTALS}
+    totals["num_problems"] = cell.num_problems_counted or None
+    counts = {name: float(getattr(cell, name)) for name in ("num_tasks_ok", "num_tasks_skipped", "num_tasks_failed")}
+    means = iteration_means(counted_iterations(rows, agree))
+    by_iteration = {
+        int(str(number)): {str(name): float(value) for name, value in row.dropna().items()}
+        for number, row in means.iterrows()
+    }
+    return CellLog(
+        key=cell.cell_key,
+        params={name: value for name, value in params.items() if pd.notna(value)},
+        metrics_by_iteration=by_iteration,
+        totals=counts | {name: float(value) for name, value in totals.items() if value is not None},
+    )

@@ -177,7 +177,16 @@ def import_ratings(config: StudyImportConfig) -> Imported:
         refused = _in_order([*(fault for file in files for fault in file.refused), *taking.refused])
         num_without = len(set(steps) - taking.rated)
         counts = Counter(ok=len(taking.rows), skipped=num_without, refused=len(refused))
-        job = JobRun(JOB, config, run, store, TrackingConfig(enabled=False), count=lambda: counts, announce=False)
+        job = JobRun(
+            JOB,
+            config,
+            run,
+            store,
+            TrackingConfig(enabled=False),
+            count=lambda: counts,
+            is_followup=True,
+            announce=False,
+        )
         job.health["refused lines"] = [str(fault) for fault in refused[:MAX_NAMED]]
         with job.started():
             store.append("ratings", taking.rows)

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 
 from fairwitness.records.parts import unwritable
 from fairwitness.records.run_dir import RunDirectory
-from fairwitness_schemas import TABLES
 
 Format = Literal["csv", "parquet", "datasets"]
 
@@ -40,7 +39,7 @@ def export(
         StoreError: There is no run, a table is unknown or cannot be read, or `out` cannot be written.
     """
     store = RunDirectory.at(run_path).store(create=False)
-    read = ((name, store.read(name)) for name in (TABLES if tables is None else tables))
+    read = ((name, store.read(name)) for name in (store.table_names if tables is None else tables))
     found = ((name, rows.sort_by("key")) for name, rows in read if rows.num_rows)
     if format == "datasets":
         return _write_datasets(dict(found), Path(out))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import hashlib
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -136,6 +137,7 @@ def _shown(value: Any) -> str:
 
 TABLE_KEY = b"fairwitness.table"
 VERSION_KEY = b"fairwitness.version"
+RULES_KEY = b"fairwitness.rules"
 TEMP_PREFIX = ".writing-"
 
 
@@ -214,6 +216,26 @@ def check_part(path: Path, table: Table) -> None:
         )
 
 
+def table_of(directory: Path) -> Table | None:
+    """A table as its parts declare it; None where there are none that do.
+
+    Raises:
+        StoreError: A part cannot be read.
+    """
+    for path in sorted(directory.glob("*.parquet"))[:1]:
+        try:
+            schema = pq.read_schema(path)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(directory, [path], error) from error
+        metadata = schema.metadata or {}
+        if RULES_KEY in metadata:
+            kept = json.loads(metadata[RULES_KEY])
+            rules: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in kept.items()}
+            plain = schema.with_metadata(None)
+            return Table(metadata[TABLE_KEY].decode(), plain, version=int(metadata[VERSION_KEY]), **rules)
+    return None
+
+
 def unreadable(directory: Path, parts: Iterable[Path], error: Exception) -> StoreError:
     """The error for parts that could not be read together: names those whose content is not what was written."""
     damaged = []
@@ -256,7 +278,12 @@ def _digest(stream: BufferedReader) -> str:
 
 
 def _write_parquet(path: Path, table: Table, pieces: Iterable[pa.Table]) -> None:
-    metadata = {TABLE_KEY: table.name.encode(), VERSION_KEY: str(table.version).encode()}
+    kept = {name: value for name, value in vars(table).items() if name not in ("name", "schema", "version")}
+    metadata = {
+        TABLE_KEY: table.name.encode(),
+        VERSION_KEY: str(table.version).encode(),
+        RULES_KEY: json.dumps(kept).encode(),
+    }
     schema = table.schema.with_metadata(metadata)
     options = {"compression": "zstd", "compression_level": 1, "use_dictionary": _repetitive(table)}
     with pq.ParquetWriter(path, schema, **options) as writer:

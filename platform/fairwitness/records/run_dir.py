@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -21,9 +21,7 @@ from fairwitness.records.config import _NAME
 from fairwitness.records.parts import unwritable
 from fairwitness.records.store import Store
 from fairwitness.redact import redact
-
-MAKERS = ("fur_sweep", "lr_search", "fur_import", "draft_faithfulness")
-"""Jobs that make a run; any other job adds to one that is there."""
+from fairwitness_schemas import Table
 
 WITHOUT_EFFECT = ("engine", "pool", "tracking")
 """Groups of settings that change no result."""
@@ -88,22 +86,22 @@ class RunDirectory:
         """File that the writing job holds a lock on."""
         return self.path / "lock"
 
-    def store(self, *, create: bool = True) -> Store:
-        """Opens the run's store; to write, hold the lock.
+    def store(self, tables: Sequence[Table] = (), *, create: bool = True) -> Store:
+        """Opens the run's store, with further tables; to write, hold the lock.
 
         Raises:
             StoreError: See `Store`.
         """
-        return Store(self.store_path, create=create)
+        return Store(self.store_path, tables, create=create)
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Store]:
-        """The run's store for the one process that may write it.
+    def opened(self, tables: Sequence[Table] = ()) -> Iterator[Store]:
+        """The run's store, with further tables, for the one process that may write it.
 
         Raises:
             StoreError: See `lock` and `Store`.
         """
-        with self.lock(), self.store() as store:
+        with self.lock(), self.store(tables) as store:
             yield store
 
     @contextlib.contextmanager
@@ -137,18 +135,18 @@ class RunDirectory:
                 fcntl.flock(stream, fcntl.LOCK_UN)
             return not free
 
-    def config_path_of(self, job: str) -> Path:
-        """The resolved configuration of a job on this run: `config.yaml` of the job that made the run."""
-        return self.config_path if job in MAKERS else self.path / f"config.{job}.yaml"
-
-    def write_config(self, config: Config, job: str) -> Path:
+    def write_config(self, config: Config, followup: str | None = None) -> Path:
         """Writes a job's resolved configuration, credentials removed, atomically; gives its path.
+
+        Args:
+            config: The configuration.
+            followup: Name of the job where it follows on the run; None for the job that makes the run.
 
         Raises:
             StoreError: It cannot be written.
         """
         text = yaml.safe_dump(redact(config.model_dump(mode="json")), sort_keys=False, allow_unicode=True)
-        path = self.config_path_of(job)
+        path = self.config_path if followup is None else self.path / f"config.{followup}.yaml"
         temporary = self.path / f".config-{os.getpid()}"
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -176,7 +174,8 @@ def run_rows(store: Store, *jobs: str) -> list[dict[str, Any]]:
         store: The run's store.
         jobs: Names of the jobs wanted; none for the jobs that make a run.
     """
-    wanted = pc.field("job").isin(list(jobs or MAKERS))
+    is_maker = pc.invert(pc.fill_null(pc.field("is_followup"), False))
+    wanted = pc.field("job").isin(list(jobs)) if jobs else is_maker
     rows: list[dict[str, Any]] = store.read("runs", where=wanted).to_pylist()
     return sorted(rows, key=lambda row: (row["created_at"], row["key"]))
 

@@ -32,6 +32,7 @@ from fairwitness.records.parts import (
     read_pieces,
     remove_leftovers,
     rows_to_table,
+    table_of,
     unreadable,
     write_part,
 )
@@ -131,12 +132,19 @@ class Store:
     """
 
     def __init__(
-        self, root: Path | str, *, create: bool = True, flush_rows: int = 20_000, flush_s: float = 3.0
+        self,
+        root: Path | str,
+        tables: Sequence[Table] = (),
+        *,
+        create: bool = True,
+        flush_rows: int = 20_000,
+        flush_s: float = 3.0,
     ) -> None:
         """Opens a store.
 
         Args:
             root: The folder; made when it is missing.
+            tables: Tables besides those of `fairwitness_schemas`; one that the store holds already is known to it.
             create: False to read an existing store; then a missing folder is an error and nothing is written.
             flush_rows: Rows of a table that are held in memory at most.
             flush_s: Seconds that a row is held in memory at most, unless writing fails.
@@ -145,6 +153,7 @@ class Store:
             StoreError: The folder is missing (`create=False`) or cannot be written.
         """
         self.root = Path(root)
+        self._tables = {**TABLES, **{table.name: table for table in tables}}
         self._writable = create
         self._flush_rows, self._flush_s = flush_rows, flush_s
         self._pending: dict[str, list[pa.Table]] = {}
@@ -185,7 +194,7 @@ class Store:
         Raises:
             StoreError: A row does not fit the schema (then none of them is added), or the part cannot be written.
         """
-        return self._add(_table(table), rows_to_table(_table(table), rows)) if rows else 0
+        return self._add(self._table(table), rows_to_table(self._table(table), rows)) if rows else 0
 
     def append_table(self, table: str, data: pa.Table) -> int:
         """As `append`, for rows that are an Arrow table with all the schema's columns. The fast way for many rows.
@@ -193,7 +202,7 @@ class Store:
         Raises:
             StoreError: As for `append`.
         """
-        return self._add(_table(table), check_table(_table(table), data))
+        return self._add(self._table(table), check_table(self._table(table), data))
 
     def flush(self) -> None:
         """Writes what is held in memory. On an error the rows stay in memory, and a later flush tries again.
@@ -206,7 +215,7 @@ class Store:
                 self._timer.cancel()
                 self._timer = None
             for name in list(self._pending):
-                self._write(_table(name), self._pending[name])
+                self._write(self._table(name), self._pending[name])
                 del self._pending[name], self._num_pending[name]
             self._late_flush_failed = False
 
@@ -223,7 +232,7 @@ class Store:
             for name in sorted(self._written):
                 parts = list_parts(self.root / name)
                 is_small = sum(part.stat().st_size for part in parts) < TIDY_BYTES
-                if is_small or self._winning(_table(name), parts) is not None:
+                if is_small or self._winning(self._table(name), parts) is not None:
                     self.compact(name)
             self._written.clear()
 
@@ -233,7 +242,7 @@ class Store:
         Raises:
             StoreError: A part is damaged or of another version.
         """
-        spec = _table(table)
+        spec = self._table(table)
         with self._lock:
             if table not in self._finished:
                 columns = [spec.resume_key, "status"]
@@ -252,7 +261,7 @@ class Store:
         Raises:
             StoreError: A column is unknown, or a part is damaged or of another version.
         """
-        spec = _table(table)
+        spec = self._table(table)
         names = list(columns) if columns is not None else spec.schema.names
         unknown = [name for name in names if name not in spec.schema.names]
         if unknown:
@@ -271,7 +280,7 @@ class Store:
         Raises:
             StoreError: The part cannot be written; the old parts are then still there.
         """
-        spec = _table(table)
+        spec = self._table(table)
         with self._lock:
             self.flush()
             parts = list_parts(self._directory(spec))
@@ -394,8 +403,16 @@ class Store:
         if not self._writable:
             raise StoreError(f"{self.root}: was opened for reading only")
 
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Names of all tables, those of `fairwitness_schemas` first."""
+        others = sorted(path.name for path in self.root.iterdir() if path.is_dir() and path.name not in self._tables)
+        return *self._tables, *(name for name in others if table_of(self.root / name) is not None)
 
-def _table(name: str) -> Table:
-    if name not in TABLES:
-        raise StoreError(f"there is no table {name!r}; the tables are {', '.join(TABLES)}")
-    return TABLES[name]
+    def _table(self, name: str) -> Table:
+        if name not in self._tables:
+            found = table_of(self.root / name)
+            if found is None:
+                raise StoreError(f"there is no table {name!r}; the tables are {', '.join(self._tables)}")
+            self._tables[name] = found
+        return self._tables[name]

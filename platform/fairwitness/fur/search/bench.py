@@ -18,7 +18,7 @@ from fairwitness.fleet.trials import Reply, Request, Settings, Shown
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.policies import Evidence, Goal, Policy, Verdict, is_over, judge
 from fairwitness.fur.study import FurStudy
-from fairwitness.fur.study_run import StudyRun
+from fairwitness.fur.study_run import FurStudyRun
 from fairwitness.stats.bootstrap import LEVEL, named_rng
 from fairwitness.text.numbers import shown_rate
 
@@ -137,7 +137,7 @@ class TrialPlanner:
 class Bench:
     """Answers the trials of one study. Every problem is measured once at a rate, however many trials ask for it."""
 
-    def __init__(self, run: StudyRun, config: LrSearchConfig, on_trial: Callable[[str], None]) -> None:
+    def __init__(self, run: FurStudyRun, config: LrSearchConfig, on_trial: Callable[[str], None]) -> None:
         """Prepares; nothing is measured yet.
 
         Args:
@@ -170,7 +170,7 @@ class Bench:
         """Measures what is new in these requests, all rates together, and says what each rate shows now.
 
         Raises:
-            FairwitnessError: See `StudyRun.run`.
+            FairwitnessError: See `FurStudyRun.run`.
         """
         wanted: dict[float, set[str]] = {}
         for request in requests:
