@@ -1,4 +1,4 @@
-"""Thinking drafts: do they follow their own steps, and answers their drafts. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
+"""Thinking drafts: do they follow their steps, and answers the drafts. Runs with `python` and with `ray job submit`."""
 
 from __future__ import annotations
 

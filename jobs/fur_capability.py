@@ -1,4 +1,4 @@
-"""General capability of a finished sweep. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
+"""General capability of a finished sweep. Runs with `python` and with `ray job submit`."""
 
 from __future__ import annotations
 

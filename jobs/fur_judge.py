@@ -1,4 +1,4 @@
-"""A judge on the CoTs written after unlearning. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
+"""A judge on the CoTs written after unlearning. Runs with `python` and with `ray job submit`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FUR over models × data sets × rates. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
+"""FUR over models × data sets × rates. Runs with `python` and with `ray job submit`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search for the learning rate. Runs with `python`, with `ray job submit`, or without Ray (`--pool local`)."""
+"""Search for the learning rate. Runs with `python` and with `ray job submit`."""
 
 from __future__ import annotations
 

@@ -1,26 +1,39 @@
-"""`fairwitness …`: what is done with a run afterwards, and with the organism. The commands are in `commands/`."""
+"""`fairwitness …`: every job by its command, and what is done with runs. Nothing is imported before it is used."""
 
 from __future__ import annotations
 
+import sys
+from typing import Annotated
+
 import typer
 
-from fairwitness.commands import baselines, judges, methods, organism, paper, published, run, study
-from fairwitness.launch.common import set_up
+from fairwitness import __version__
+from fairwitness.commands import judges, organism, raters, results, runs
+from fairwitness.commands.common import set_up
+from fairwitness.commands.start import command_of
+from fairwitness.jobs import JOBS
 
 app = typer.Typer(
     help="Measures whether a language model's written reasoning is the reasoning it uses.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(run.app)
-app.add_typer(methods.app)
-app.add_typer(published.app)
-app.add_typer(baselines.app)
-app.add_typer(paper.app)
+for _job in JOBS.values():
+    app.command(_job.command, help=_job.help, rich_help_panel="Jobs")(command_of(_job))
+app.add_typer(runs.app)
+app.add_typer(results.app)
 app.add_typer(organism.app, name="organism")
-app.add_typer(study.app, name="study")
+app.add_typer(raters.app, name="raters")
 app.add_typer(judges.app, name="judges")
+
+
+@app.callback()
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
+) -> None:
+    if version:
+        sys.stdout.write(f"fairwitness {__version__}\n")
+        raise typer.Exit
 
 
 def main() -> None:

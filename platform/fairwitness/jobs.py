@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fairwitness.config import Config
+if TYPE_CHECKING:
+    from fairwitness.config import Config
 
 
 @dataclass(frozen=True)

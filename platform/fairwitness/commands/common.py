@@ -11,12 +11,16 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from fairwitness.errors import FairwitnessError
 from fairwitness.redact import redact_text
 
 EXIT_INTERRUPTED = 130
+
+RunPath = Annotated[Path, typer.Argument(help="Run directory, for example results/demo.", metavar="RUN")]
 
 
 def set_up() -> None:

@@ -7,12 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from fairwitness.commands.run import RunPath
-from fairwitness.config import load_config
-from fairwitness.launch.common import ended, say
+from fairwitness.commands.common import RunPath, ended, say
 
 if TYPE_CHECKING:
     from fairwitness.organisms.thinker.compare import RateLine
@@ -55,6 +51,8 @@ def organism_check(
     """Checks the ground truth by intervening on an organism."""
 
     def act() -> int:
+        from rich.console import Console
+
         Console().print_json(data=_check(which, model))
         return 0
 
@@ -67,6 +65,8 @@ def organism_compare(run: RunPath) -> None:
 
     def act() -> int:
         import pandas as pd
+        from rich.console import Console
+        from rich.table import Table
 
         from fairwitness.organisms.thinker.compare import compare
 
@@ -102,6 +102,8 @@ def _percent(share: float | None) -> str:
 
 
 def _train(which: Which, folder: Path, config: Path | None, overrides: list[str]) -> None:
+    from fairwitness.config import load_config
+
     def progress(line: str) -> None:
         say(line, stream=sys.stderr)
 

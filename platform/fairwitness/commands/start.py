@@ -6,13 +6,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairwitness.commands.common import ended, say, set_up, tracking_line
-from fairwitness.config import Config, load_config
 from fairwitness.jobs import JOBS, Job, resolve
+
+if TYPE_CHECKING:
+    from fairwitness.config import Config
 
 
 class PoolKind(StrEnum):
@@ -22,12 +24,14 @@ class PoolKind(StrEnum):
     LOCAL = "local"
 
 
-def read_config(job: Job, path: Path, overrides: Sequence[str] = (), pool: str | None = None) -> Config:
+def read_config(job: Job, path: Path, overrides: Sequence[str] = (), pool: str | None = None) -> "Config":
     """A job's configuration with overrides, and the folders of shipped models in place of their aliases.
 
     Raises:
         ConfigError: See `load_config`.
     """
+    from fairwitness.config import load_config
+
     extra = [f"pool.kind={pool}"] if pool else []
     config = load_config(job.config_class, path, [*overrides, *extra])
     from fairwitness.organisms.supplies import with_shipped
@@ -36,7 +40,7 @@ def read_config(job: Job, path: Path, overrides: Sequence[str] = (), pool: str |
     return found
 
 
-def run_job(job: Job, config: Config) -> Any:
+def run_job(job: Job, config: "Config") -> Any:
     """Runs a job and reports; gives its `JobResult`.
 
     Raises:

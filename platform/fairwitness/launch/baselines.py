@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from fairwitness.launch.common import LOADERS
+from fairwitness.launch.job import Job, make_report
+
 from fairwitness.experiment.job import Report
 from fairwitness.followups.baselines.config import FurBaselinesConfig
 from fairwitness.followups.baselines.job import run_baselines
 from fairwitness.followups.baselines.writers import Rule
-from fairwitness.launch.common import LOADERS
-from fairwitness.launch.job import Job, make_report
 from fairwitness.organisms.rewrites import rewrite
 from fairwitness.organisms.shipped import ORGANISM
 from fairwitness.records.code import code_revision

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from fairwitness.followups.capability.config import FurCapabilityConfig
-from fairwitness.followups.capability.job import CapabilityResult, capability_dry_run, run_capability
 from fairwitness.launch.common import LOADERS
 from fairwitness.launch.job import Job, make_report
+
+from fairwitness.followups.capability.config import FurCapabilityConfig
+from fairwitness.followups.capability.job import CapabilityResult, capability_dry_run, run_capability
 from fairwitness.report.followups import capability_lines
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from fairwitness.followups.judging.config import FurJudgeConfig
-from fairwitness.followups.judging.job import JudgeResult, run_judge
 from fairwitness.launch.common import LOADERS
 from fairwitness.launch.job import Job, make_report
+
+from fairwitness.followups.judging.config import FurJudgeConfig
+from fairwitness.followups.judging.job import JudgeResult, run_judge
 from fairwitness.report.followups import sentence
 
 

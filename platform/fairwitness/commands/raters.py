@@ -1,4 +1,4 @@
-"""`fairwitness study …`: steps for people to rate, their ratings, and how these go with ff-soft."""
+"""`fairwitness raters …`: steps for people to rate, their ratings, and how these go with ff-soft."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairwitness.launch.common import ended, say
+from fairwitness.commands.common import RunPath, ended, say
 
 if TYPE_CHECKING:
     from fairwitness.raters.export import Exported
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Steps for people to rate, their ratings, and how these go with ff-soft.", no_args_is_help=True)
 
-RunPath = Annotated[Path, typer.Argument(help="Run directory, for example results/demo.", metavar="RUN")]
 Count = Annotated[int, typer.Option(min=0, help="Steps of this bin per model and data set.")]
 
 
 @app.command("export")
-def study_export(
+def raters_export(
     run: RunPath,
     out: Annotated[Path, typer.Argument(help="Folder for the files; made when it is missing.", metavar="OUT")],
     high: Count = 15,
@@ -49,7 +48,7 @@ def study_export(
 
 
 @app.command("import")
-def study_import(
+def raters_import(
     run: RunPath,
     files: Annotated[list[str], typer.Argument(help="CSV files of ratings.", metavar="RATINGS...")],
     rater: Annotated[str | None, typer.Option(help="Who rated, where a file does not say.")] = None,
@@ -60,7 +59,7 @@ def study_import(
         from fairwitness.config import validate
         from fairwitness.raters.ratings import StudyImportConfig, import_ratings
 
-        config = validate(StudyImportConfig, {"run": str(run), "files": files, "rater": rater}, "study import")
+        config = validate(StudyImportConfig, {"run": str(run), "files": files, "rater": rater}, "raters import")
         found = import_ratings(config)
         for fault in found.refused:
             say(f"refused: {fault}", stream=sys.stderr)
@@ -72,7 +71,7 @@ def study_import(
 
 
 @app.command("show")
-def study_show(run: RunPath) -> None:
+def raters_show(run: RunPath) -> None:
     """Shows how ratings go with ff-soft: Pearson, Spearman and the mean rating of each bin, with intervals."""
 
     def act() -> int:
@@ -87,7 +86,7 @@ def study_show(run: RunPath) -> None:
 
         summaries = summarise_ratings(run_ratings(RunDirectory.at(run).store(create=False)))
         if not summaries:
-            raise DataError(f"{run}: holds no rating yet; take some in with fairwitness study import")
+            raise DataError(f"{run}: holds no rating yet; take some in with fairwitness raters import")
         for summary in summaries:
             for line in describe_summary(summary):
                 say(line)

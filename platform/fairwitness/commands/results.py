@@ -1,4 +1,4 @@
-"""`fairwitness import-published …`: results of the published implementation, beside ours."""
+"""What several runs, or results of others, are made into: the paper's tables, overlap of methods, imports."""
 
 from __future__ import annotations
 
@@ -9,12 +9,54 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fairwitness.launch.common import ended, say
+from fairwitness.commands.common import RunPath, ended, say
+from fairwitness.errors import StoreError
 
 if TYPE_CHECKING:
     from fairwitness.published.importing import ImportResult
 
 app = typer.Typer()
+
+
+@app.command()
+def overlap(run: RunPath) -> None:
+    """Prints, per LoRA rank, how many problems change their answer under full FF2 too, at the chosen rates."""
+
+    def act() -> int:
+        from fairwitness.analysis.frames import Results
+        from fairwitness.analysis.overlap import method_groups
+        from fairwitness.report.overlap import overlap_lines
+
+        results = Results(run)
+        groups = method_groups(results.panels, results.run.rng)
+        if not groups:
+            raise StoreError(f"{run}: the run has one method; give the sweep several under `methods`")
+        for line in overlap_lines(groups):
+            say(line)
+        say("The first method is the one named first. Problems: those that count under both, each at its chosen rate.")
+        return 0
+
+    raise typer.Exit(ended(act))
+
+
+@app.command()
+def paper(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories, for example results/demo.", metavar="RUN…")],
+    out: Annotated[Path, typer.Option(help="Folder for the page, the CSV files and the drawings.")],
+) -> None:
+    """Makes the tables and figures of the FUR paper from one or several runs, as a page, CSV and SVG."""
+
+    def act() -> int:
+        from fairwitness.report.paper.build import build_paper
+
+        paths = build_paper(runs, out)
+        for name, why in paths.missing.items():
+            say(f"{name.replace('_', ' ')}: not in these runs: {why}")
+        say(f"tables: {len(paths.csv)}, drawings: {len(paths.figures)}")
+        say(f"paper report: {paths.html.resolve()}")
+        return 0
+
+    raise typer.Exit(ended(act))
 
 
 @app.command("import-published")

@@ -1,1 +1,0 @@
-"""Entry points: from a configuration file to a finished run."""
