@@ -6,6 +6,7 @@ beside its code; a job composes them.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 import json
@@ -91,22 +92,25 @@ def read_settings(path: Path) -> dict[str, Any]:
     return data
 
 
-def load_config(cls: type[ConfigT], path: Path | None, overrides: Sequence[str] = ()) -> ConfigT:
+def load_config(cls: type[ConfigT], source: Path | Mapping[str, Any] | None, overrides: Sequence[str] = ()) -> ConfigT:
     """Reads a YAML file, applies `key=value` overrides and checks the result.
 
     Args:
         cls: The configuration class.
-        path: YAML file, or None to start from the defaults.
+        source: YAML file; keys and values as it would hold them; or None to start from the defaults.
         overrides: Each `dotted.key=value`; the value is read as YAML. A list item is named by its number.
 
     Raises:
         ConfigError: The file or an override cannot be read, or a value is refused. The message names the key and,
             for an unknown one, the nearest known key.
     """
-    data = {} if path is None else read_settings(path)
+    if isinstance(source, Path):
+        data, name = read_settings(source), str(source)
+    else:
+        data, name = copy.deepcopy(dict(source or {})), "settings" if source else "defaults"
     for override in overrides:
         _apply_override(data, override)
-    return validate(cls, data, str(path) if path else "defaults")
+    return validate(cls, data, name)
 
 
 def validate(cls: type[ConfigT], data: Mapping[str, Any], source: str) -> ConfigT:

@@ -171,7 +171,7 @@ def columns(
     """Prints the data dictionary: every column of the stored tables and of the frames, with units."""
 
     def act() -> int:
-        from fairwitness.analysis.frames import COLUMNS
+        from fairwitness.analysis.columns import COLUMNS
         from fairwitness_schemas import TABLES, describe
 
         names = [*TABLES, *(name for name in COLUMNS if name not in TABLES)] if table is None else [table]
@@ -248,12 +248,12 @@ def _shown(path: Path) -> Iterator[str]:
 
 
 def _found(path: Path) -> Iterator[str]:
-    from fairwitness.analysis.frames import Results
+    from fairwitness.analysis.frames import FRAMES, Results
     from fairwitness.report.followups import baseline_lines
 
     if _job_of(path).command == "drafts":
         return
-    rates = Results(path).rates
+    rates = FRAMES["rates"](Results(path))
     for row in rates[rates["is_chosen"].fillna(False).astype(bool)].to_dict("records"):
         parts = [
             f"{name} {row[name]:.3f}" for name in ("efficacy", "specificity", "ff_hard") if row.get(name) is not None

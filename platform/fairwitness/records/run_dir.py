@@ -174,7 +174,7 @@ def run_rows(store: Store, *jobs: str) -> list[dict[str, Any]]:
         store: The run's store.
         jobs: Names of the jobs wanted; none for the jobs that make a run.
     """
-    is_maker = pc.invert(pc.fill_null(pc.field("is_followup"), False))
+    is_maker = pc.field("is_followup").is_null() | ~pc.field("is_followup")
     wanted = pc.field("job").isin(list(jobs)) if jobs else is_maker
     rows: list[dict[str, Any]] = store.read("runs", where=wanted).to_pylist()
     return sorted(rows, key=lambda row: (row["created_at"], row["key"]))

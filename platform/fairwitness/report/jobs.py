@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairwitness.analysis.faithfulness import FAILED, ChosenRate
 from fairwitness.experiment.job import Report
-from fairwitness.followups.baselines.measure import FurBaselines
-from fairwitness.followups.capability.measure import FurCapability
-from fairwitness.followups.judging.measure import FurJudge
-from fairwitness.fur.search.job import LrSearch
-from fairwitness.fur.search.outcome import SearchOutcome
-from fairwitness.fur.sweep import FurSweep
 from fairwitness.report.build import build_report
 from fairwitness.report.drafts.page import build_draft_report
 from fairwitness.report.findings import with_interval
 from fairwitness.report.followups import baseline_lines, capability_lines, sentence
 from fairwitness.report.format import plural, rate
+
+if TYPE_CHECKING:
+    from fairwitness.followups.baselines.measure import FurBaselines
+    from fairwitness.followups.capability.measure import FurCapability
+    from fairwitness.followups.judging.measure import FurJudge
+    from fairwitness.fur.search.job import LrSearch
+    from fairwitness.fur.search.outcome import SearchOutcome
+    from fairwitness.fur.sweep import FurSweep
 
 
 def run_report(run_path: Path) -> Report:
