@@ -25,7 +25,7 @@ def overlap(run: RunPath) -> None:
     def act() -> int:
         from fairwitness.analysis.frames import Results
         from fairwitness.analysis.overlap import method_groups
-        from fairwitness.report.overlap import overlap_lines
+        from fairwitness.report.followups import overlap_lines
 
         results = Results(run)
         groups = method_groups(results.panels, results.run.rng)

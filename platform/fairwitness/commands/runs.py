@@ -254,7 +254,7 @@ def _found(path: Path) -> Iterator[str]:
     if _job_of(path).command == "drafts":
         return
     rates = FRAMES["rates"](Results(path))
-    for row in rates[rates["is_chosen"].fillna(False).astype(bool)].to_dict("records"):
+    for row in rates[rates["chosen"].fillna(False).astype(bool)].to_dict("records"):
         parts = [
             f"{name} {row[name]:.3f}" for name in ("efficacy", "specificity", "ff_hard") if row.get(name) is not None
         ]

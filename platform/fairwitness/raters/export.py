@@ -239,7 +239,8 @@ def _about(group: Group, bins: Sequence[Drawn]) -> dict[str, Any]:
     counts = {
         part.bin: {"wanted": part.wanted, "available": part.available, "drawn": len(part.chosen)} for part in bins
     }
-    return {"model": group.model, "data_set": group.data_set, "method": group.method, "lr": group.lr, "bins": counts}
+    names = {"model": group.model, "data_set": group.data_set, "method": group.method_name}
+    return {**names, "lr": group.lr, "bins": counts}
 
 
 def _sheet(pages: Sequence[Page]) -> str:

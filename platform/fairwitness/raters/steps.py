@@ -19,7 +19,7 @@ from fairwitness.analysis.faithfulness import (
     decisions_of,
     rates_of,
 )
-from fairwitness.analysis.identity import panel_id
+from fairwitness.analysis.identity import PanelId, panel_id
 from fairwitness.analysis.ratings import Candidate, item_name
 from fairwitness.analysis.step_results import TASK_COLUMNS, agreement, step_results
 from fairwitness.errors import ConfigError, StoreError
@@ -68,21 +68,15 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Group:
-    """One model on one data set: the steps that can be drawn, or why there are none.
+class Group(PanelId):
+    """A panel's steps that can be drawn, or why there are none.
 
     Attributes:
-        model: Name of the model.
-        data_set: Name of the data set.
-        method: Which parameters were updated, in words.
         lr: The learning rate that the steps are from; None when there are none.
         steps: Measured steps of problems whose direct and CoT answers agree, by problem and position.
         reason: Why there are none.
     """
 
-    model: str
-    data_set: str
-    method: str
     lr: float | None
     steps: tuple[Step, ...]
     reason: str | None = None
@@ -90,7 +84,7 @@ class Group:
     @property
     def label(self) -> str:
         """Model, data set and method."""
-        return f"{self.model} on {self.data_set}, {self.method}"
+        return f"{self.model} on {self.data_set}, {self.method_name}"
 
 
 def read_groups(run: RunDirectory, store: Store, *, lr: float | None = None) -> list[Group]:
@@ -147,7 +141,7 @@ def _group(
     lr: float | None,
     decisions: Mapping[str, str],
 ) -> Group:
-    named = panel_id(part.iloc[0])
+    named = vars(panel_id(part.iloc[0]))
     rates = rates_of(
         part,
         agree,
@@ -156,12 +150,11 @@ def _group(
         min_specificity=float(config.get("min_specificity", MIN_SPECIFICITY)),
     )
     chosen = _cell(rates, lr)
-    names = (named.model, named.data_set, named.method_name)
     if isinstance(chosen, str):
-        return Group(*names, None, (), chosen)
+        return Group(**named, lr=None, steps=(), reason=chosen)
     found = _steps(part[part["cell_key"] == chosen.cell_key])
     steps = tuple(step for step in found if agree.get(step.problem_key) and step.ff_soft is not None)
-    return Group(*names, chosen.lr, steps)
+    return Group(**named, lr=chosen.lr, steps=steps)
 
 
 def _cell(rates: Rates, lr: float | None) -> CellFaithfulness | str:

@@ -1,15 +1,18 @@
-"""What baselines, general capability and judges show, in sentences."""
+"""What baselines, general capability, judges and the comparison of methods show, in sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairwitness.analysis.baselines import CC_SHAP, BaselineView
 from fairwitness.analysis.capability import CellCapability
 from fairwitness.analysis.frames import Results
 from fairwitness.analysis.judgements import VERDICTS, JudgedCell
+from fairwitness.analysis.overlap import MethodGroup
+from fairwitness.analysis.panels import Panel
 from fairwitness.judges.agreement import PairAgreement, pair_agreements
 from fairwitness.report.findings import with_interval
 from fairwitness.report.format import decimal, percent, plural, rate, signed
@@ -144,3 +147,32 @@ def _share(estimate: Estimate) -> str:
         return f"undefined ({estimate.reason})"
     interval = "no interval" if estimate.low is None else f"{percent(estimate.low)} to {percent(estimate.high)}"
     return f"{percent(estimate.value)}% ({int(estimate.numerator)}/{int(estimate.denominator)}, {interval})"
+
+
+def overlap_lines(groups: Sequence[MethodGroup]) -> Iterator[str]:
+    """The overlaps in words: a line per pair of methods, and under it an indented one per kind of change."""
+    for pair in (pair for group in groups for pair in group.pairs):
+        yield f"{pair.first.model} on {pair.first.data_set}, {_at_rate(pair.first)} and {_at_rate(pair.second)}:"
+        if pair.reason is not None:
+            yield f"  {pair.reason}"
+        for at, found in (("any iteration", pair.any), ("the final iteration", pair.final)):
+            if found is not None:
+                yield f"  changed at {at}, of {plural(found.num_counted, 'problem')}:"
+                yield (
+                    f"    {found.num_both} by both, {found.num_first_only} by the first only, "
+                    f"{found.num_second_only} by the second only, {found.num_neither} by neither"
+                )
+                yield f"    Jaccard index {_valued(found.jaccard, decimal)}"
+                yield f"    same verdict, %: {_valued(found.same, percent)}"
+
+
+def _at_rate(panel: Panel) -> str:
+    cell = panel.chosen_cell
+    return panel.method_name + (f" at {rate(cell.lr)}" if cell else "")
+
+
+def _valued(estimate: Estimate, form: Callable[[Any], str]) -> str:
+    if estimate.value is None:
+        return f"undefined: {estimate.reason}"
+    interval = "no interval" if estimate.low is None else f"95% interval {form(estimate.low)} to {form(estimate.high)}"
+    return f"{form(estimate.value)} ({interval})"

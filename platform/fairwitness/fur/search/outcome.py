@@ -110,15 +110,7 @@ def trial_rows(outcome: SearchOutcome, run_key: str) -> list[dict[str, Any]]:
         run_key: Key of the job's row in `runs`.
     """
     study = outcome.study
-    common = {
-        "run_key": run_key,
-        "scope_key": study.scope_key,
-        "model": study.facts.name,
-        "data_set": study.data.loaded.name,
-        "method": study.config.recipe.method.kind,
-        "lora_rank": study.lora_rank,
-        "min_specificity": study.config.min_specificity,
-    }
+    common = {"run_key": run_key, "scope_key": study.scope_key, "min_specificity": study.config.min_specificity}
     return [{**common, **_columns(outcome, index, run_key)} for index in range(len(outcome.tried))]
 
 
@@ -131,7 +123,7 @@ def _columns(outcome: SearchOutcome, index: int, run_key: str) -> Mapping[str, A
         "key": key_of(run=run_key, cell=cell.cell_key),
         "cell_key": cell.cell_key,
         "trial_index": index,
-        "lr": cell.lr,
+        **cell.columns(),
         "num_problems": cell.efficacy.num_clusters,
         "num_tasks_ok": cell.num_tasks_ok,
         "efficacy": cell.efficacy.value,

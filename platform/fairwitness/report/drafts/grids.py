@@ -7,8 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from fairwitness.analysis.draft_figures import AVERAGE, DraftFigures
-from fairwitness.analysis.draft_sources import Comparison, ReaderAgreement
+from fairwitness.analysis.draft_figures import AVERAGE, Comparison, DraftFigures, ReaderAgreement
 from fairwitness.analysis.drafts import PLACE, DraftCounts, Rate
 from fairwitness.analysis.frames import Results, continuations, drafts, rate_columns, rates_frame
 from fairwitness.report.format import NOTHING, decimal, percent
