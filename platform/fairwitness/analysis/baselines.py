@@ -222,9 +222,9 @@ def baseline_views(run: Run, panels: Sequence[Panel]) -> list[BaselineView]:
         for key, settings in run.baseline_settings.items():
             rows = of_panel[of_panel["baseline_key"] == key]
             if len(rows):
-                draws = run.rng(panel.scope_key, panel.method, "baselines")
+                draws = run.rng(*panel.draw_names, "baselines")
                 # As in the cell's own interval of ff-hard, which equal problems then give again.
-                hard = ff_hard_rng(run.rng(panel.shown_cell.cell_key if panel.shown_cell else ""))
+                hard = ff_hard_rng(run.rng(*(panel.shown_cell.draw_names if panel.shown_cell else ())))
                 summary = summarise(rows, agreement(panel.cots), panel.shown_problems, rng=draws, hard_rng=hard)
                 views.append(BaselineView(panel, summary, _shown(settings), _sources(rows)))
     return views

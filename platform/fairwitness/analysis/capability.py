@@ -72,14 +72,16 @@ def cell_capabilities(rows: pd.DataFrame, *, seed: int) -> list[CellCapability]:
     """
     found = []
     of_tasks = rows[rows["task_key"].notna()]
-    for (cell_key, revision), part in of_tasks.groupby(["cell_key", "capability_revision"], sort=True):
+    for (_, revision), part in of_tasks.groupby(["cell_key", "capability_revision"], sort=True):
         measured = part[part["status"] == "ok"].sort_values("key")
         if len(measured):
             same = rows[(rows["capability_revision"] == revision) & (rows["scope_key"] == part.iloc[0]["scope_key"])]
             reasons = same.loc[same["question_id"].notna(), "reason"]
-            rng = item_rng(seed, str(cell_key), str(revision), "capability")
+            first = part.iloc[0]
+            rng = item_rng(seed, *cell_id(first).draw_names, str(first["capability_set"]), "capability")
             # The base model's accuracy is that of every method and rate.
-            base_rng = item_rng(seed, str(part.iloc[0]["scope_key"]), str(revision), "capability")
+            named = (str(first[name]) for name in ("model", "data_set", "capability_set"))
+            base_rng = item_rng(seed, *named, "capability")
             found.append(_cell(measured, int((part["status"] == "failed").sum()), Counter(reasons), rng, base_rng))
     return sorted(found, key=lambda cell: (cell.order, cell.capability_set))
 

@@ -186,7 +186,9 @@ def rates_of(
         min_specificity: In percent.
     """
     parts = rows.groupby("cell_key", sort=True)
-    cells = [cell_faithfulness(part, agree, rng=named_rng(seed, str(key))) for key, part in parts]
+    cells = [
+        cell_faithfulness(part, agree, rng=named_rng(seed, *cell_id(part.iloc[0]).draw_names)) for _, part in parts
+    ]
     cells.sort(key=lambda cell: (cell.lr, cell.cell_key))
     return Rates(tuple(cells), choose_rate(cells, decisions, min_specificity=min_specificity))
 

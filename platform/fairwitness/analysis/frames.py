@@ -65,7 +65,7 @@ class Results:
     def healths(self) -> list[Health]:
         """Health of each panel."""
         rng = self.run.rng
-        return [panel_health(panel, self.run.gold, rng(panel.scope_key, "health")) for panel in self.panels]
+        return [panel_health(panel, self.run.gold, rng(panel.model, panel.data_set, "health")) for panel in self.panels]
 
     @cached_property
     def baselines(self) -> list[BaselineView]:

@@ -38,6 +38,11 @@ class PanelId:
         """Sort key: model, data set, method, rank; for a cell its rate too."""
         return self.model, self.data_set, self.method, self.lora_rank or 0
 
+    @property
+    def draw_names(self) -> tuple[str, ...]:
+        """What names random draws for it, such as those of an interval: the same for every version of the code."""
+        return tuple(map(str, self.order))
+
     def columns(self) -> dict[str, Any]:
         """The columns of tables, and the parameters in MLflow, that name it. What it does not have is None."""
         names = {"model": self.model, "data_set": self.data_set}

@@ -106,10 +106,12 @@ def _cell(rows: pd.DataFrame, last: pd.DataFrame, seed: int, rates: Mapping[str,
     failed = rows[rows["status"] == "failed"]
     cell_key = first["cell_key"] if isinstance(first["cell_key"], str) else None
 
+    names = [str(first[column]) for column in ("model", "data_set", "judge")] + [str(value) for value in how.values()]
+
     def different(part: pd.DataFrame, name: str, nothing: str) -> Estimate:
         if part.empty:
             return undefined(nothing)
-        rng = item_rng(seed, cell_key or "", str(first["judge_key"]), name)
+        rng = item_rng(seed, *names, name)
         is_different = (part["verdict"] == "different").to_numpy(dtype=float)
         return cluster_mean(is_different, part["problem_id"].to_numpy(dtype=str), rng=rng, is_rate=True)
 

@@ -88,7 +88,7 @@ def step_results(rows: pd.DataFrame) -> pd.DataFrame:
         tasks, per_task.index = tasks.astype({"task_key": object}), per_task.index.astype(object)
     steps = tasks.merge(per_task, how="left", left_on="task_key", right_index=True)
     steps["num_iterations"] = steps["num_iterations"].fillna(0).astype(int)
-    return steps.sort_values(["cell_key", "problem_id", "cot_step_index"], kind="stable", ignore_index=True)
+    return steps.sort_values(["lr", "cell_key", "problem_id", "cot_step_index"], kind="stable", ignore_index=True)
 
 
 def problem_results(steps: pd.DataFrame, agree: Mapping[str, bool | None]) -> pd.DataFrame:

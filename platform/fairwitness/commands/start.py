@@ -33,7 +33,11 @@ def read_config(job: Job, path: Path, overrides: Sequence[str] = (), pool: str |
     from fairwitness.config import load_config
 
     extra = [f"pool.kind={pool}"] if pool else []
-    config = load_config(job.config_class, path, [*overrides, *extra])
+    return ready(load_config(job.config_class, path, [*overrides, *extra]))
+
+
+def ready(config: "Config") -> "Config":
+    """The same configuration, with the folders of shipped models in place of their aliases."""
     from fairwitness.organisms.supplies import with_shipped
 
     found: Config = with_shipped(config)

@@ -109,7 +109,7 @@ def pack_groups(planned: Sequence[Planned], size: int, num_workers: int) -> list
     size = max(1, min(size, -(-len(planned) // num_workers)))
     groups = []
     for items in by_rate.values():
-        items.sort(key=lambda item: (-item.task.num_tokens, item.task.task_key))
+        items.sort(key=lambda item: (-item.task.num_tokens, item.record.problem.problem_id, item.cot_step_index))
         count = -(-len(items) // size)
         even = -(-len(items) // count)
         groups += [items[start : start + even] for start in range(0, len(items), even)]

@@ -107,7 +107,7 @@ def _order(cell: pd.DataFrame) -> tuple[Any, ...]:
 def _summary(rows: pd.DataFrame, agree: Mapping[str, bool | None]) -> CellLog:
     first = rows.iloc[0]
     seed = None if pd.isna(first["seed"]) else int(first["seed"])
-    cell = cell_faithfulness(rows, agree, rng=named_rng(seed or 0, str(first["cell_key"])))
+    cell = cell_faithfulness(rows, agree, rng=named_rng(seed or 0, *cell_id(first).draw_names))
     params = cell.columns() | {"model_revision": first["model_revision"], "seed": seed}
     totals: dict[str, float | None] = {name: getattr(cell, name).value for name in _TOTALS}
     totals["num_problems"] = cell.num_problems_counted or None

@@ -194,14 +194,13 @@ class Bench:
         return frame[frame["problem_id"].isin(self._problems(num_batches))]
 
     def _evidence(self, lr: float, num_batches: int) -> Evidence:
-        key = self.study.cell_key(lr)
         return gather(
             self.rows(lr, num_batches),
             self.agree,
             lr=lr,
             batches=self.batches,
             num_batches=num_batches,
-            rng=named_rng(self.study.config.seed, key, "search", str(num_batches)),
+            rng=named_rng(self.study.config.seed, self.study.label, shown_rate(lr), "search", str(num_batches)),
         )
 
     def _label(self, requests: Sequence[Request], rates: Sequence[float]) -> str:

@@ -79,7 +79,7 @@ class Entry:
     @cached_property
     def health(self) -> Health:
         """Accuracy, length of CoTs and the like, with the intervals of the run's own report."""
-        return panel_health(self.panel, self.run.gold, self.run.rng(self.panel.scope_key, "health"))
+        return panel_health(self.panel, self.run.gold, self.run.rng(self.panel.model, self.panel.data_set, "health"))
 
     @property
     def capability(self) -> CellCapability | None:

@@ -92,7 +92,7 @@ def correlation_of(points: Sequence[Point]) -> Correlation:
         return np.asarray(rows, dtype=np.float64).reshape(shape)
 
     efficacy, ff_hard = (Ratios(stacked(f"{name}_sum"), stacked(f"{name}_count")) for name in ("efficacy", "ff_hard"))
-    keys = sorted(point.cell.cell_key for point in points)
+    keys = sorted("/".join(point.cell.draw_names) for point in points)
     found = ratio_pearson(efficacy, ff_hard, rng=points[0].entry.run.rng("efficacy and ff-hard", *keys))
     return replace(found, p_value=None) if found.num_points < MIN_CELLS_FOR_P else found
 
