@@ -10,11 +10,12 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairwitness.version import __version__
+
 if TYPE_CHECKING:
     from fairwitness.api import Run, Settings
 
-__version__ = "0.1.0"
-__all__ = ["baselines", "capability", "judge", "load", "run", "search", "sweep"]
+__all__ = ["__version__", "baselines", "capability", "judge", "load", "run", "search", "sweep"]
 
 
 def load(path: str | os.PathLike[str]) -> Run:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from fairwitness import __version__
 from fairwitness.commands import judges, organism, raters, results, runs
 from fairwitness.commands.common import set_up
 from fairwitness.commands.start import command_of
 from fairwitness.jobs import JOBS
+from fairwitness.version import __version__
 
 app = typer.Typer(
     help="Measures whether a language model's written reasoning is the reasoning it uses.",

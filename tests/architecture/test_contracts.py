@@ -187,7 +187,7 @@ def test_cluster_files_agree_on_versions() -> None:
     images |= {
         yaml.safe_load((ROOT / "cluster" / f"{name}.yaml").read_text())["docker"]["image"] for name in ("aws", "gcp")
     }
-    version = re.search(r'__version__ = "(.+)"', (ROOT / "platform/fairwitness/__init__.py").read_text())
+    version = re.search(r'__version__ = "(.+)"', (ROOT / "platform/fairwitness/version.py").read_text())
     assert version is not None
     assert images == {f"fairwitness:{version[1]}"}
 

@@ -13,11 +13,11 @@ FOLDER = ROOT / "schemas" / "config"
 
 @pytest.mark.parametrize("job", sorted(path.name.partition(".")[0] for path in FOLDER.glob("*.schema.json")))
 def test_schema_file_is_current(job: str) -> None:
-    from fairwitness.launch.jobs import JOB_CONFIGS
+    from fairwitness.jobs import JOBS
 
     stored = json.loads((FOLDER / f"{job}.schema.json").read_text(encoding="utf-8"))
     remedy = f"write it anew: fairwitness schema {job} > schemas/config/{job}.schema.json"
-    assert stored == JOB_CONFIGS[job].model_json_schema(), remedy
+    assert stored == JOBS[job].config_class.model_json_schema(), remedy
 
 
 def test_every_key_has_a_description() -> None:

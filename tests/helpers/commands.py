@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+
+from fairwitness.commands.start import start
+from fairwitness.jobs import JOBS
 
 
 @dataclass(frozen=True)
@@ -31,25 +34,23 @@ class Ended:
 
 
 class Command:
-    """Runs `jobs/fur_sweep.py`, or the job that is given, on plain settings, without another process."""
+    """Runs a job on plain settings as a command does, without another process."""
 
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], job: Callable[..., int] | None = None) -> None:
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], job: str = "fur_sweep") -> None:
         self._folder, self._capsys, self._job = folder, capsys, job
 
     def __call__(self, plain: Mapping[str, Any] | str, *overrides: str, **options: Any) -> Ended:
-        from fairwitness.launch.sweep import fur_sweep
-
         path = self._folder / "job.yaml"
         text = plain if isinstance(plain, str) else yaml.safe_dump(dict(plain), sort_keys=False)
         path.write_text(text, encoding="utf-8")
         self._capsys.readouterr()
-        code = (self._job or fur_sweep)(path, overrides, **options)
+        code = start(JOBS[self._job], path, overrides, **options)
         return Ended(code, *self._capsys.readouterr())
 
 
 @contextmanager
 def process_settings_restored() -> Iterator[None]:
-    """Takes back what `launch.set_up` does to the process."""
+    """Takes back what `set_up` does to the process."""
     logger = logging.getLogger("fairwitness")
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     level = logger.level

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairwitness.config import Config, load_config
 from fairwitness.errors import ConfigError
-from fairwitness.launch.jobs import JOB_CONFIGS
+from fairwitness.jobs import JOBS
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "jobs/configs").glob("*.yaml"))
@@ -14,7 +14,7 @@ CONFIGS = sorted((ROOT / "jobs/configs").glob("*.yaml"))
 
 def jobs_of(path: Path) -> list[str]:
     """The jobs that take a configuration; an example should fit exactly one."""
-    return [job for job, cls in JOB_CONFIGS.items() if _loads(cls, path)]
+    return [name for name, job in JOBS.items() if _loads(job.config_class, path)]
 
 
 def _loads(cls: type[Config], path: Path) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairwitness.config import validate
-from fairwitness.experiment.job import Report
+from fairwitness.experiment.job import JobResult, Report
+from fairwitness.experiment.measure import Supplies, run_measure
 from fairwitness.fur.search.config import LrSearchConfig
-from fairwitness.fur.search.job import SearchResult, run_search
+from fairwitness.fur.search.job import LrSearch
+from fairwitness.fur.search.outcome import SearchOutcome
+from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.sweeps import NUM_PROBLEMS, merged, settings
 
 SEARCH_RATES = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -28,6 +31,19 @@ def search_config(plain: Mapping[str, Any]) -> LrSearchConfig:
     return validate(LrSearchConfig, plain, "test")
 
 
+class SearchResult(NamedTuple):
+    """What became of a search, and what it found."""
+
+    job: JobResult
+    outcomes: Sequence[SearchOutcome]
+
+    @property
+    def run(self) -> RunDirectory:
+        """The run directory."""
+        return self.job.run
+
+
 def search(plain: Mapping[str, Any]) -> SearchResult:
     """Runs a search without a report."""
-    return run_search(search_config(plain), loaders={}, report=lambda _path, _outcomes: Report((), ()))
+    measure = LrSearch(search_config(plain), Supplies())
+    return SearchResult(run_measure(measure, lambda _measure: Report((), ())), measure.outcomes)

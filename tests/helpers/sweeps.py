@@ -13,11 +13,12 @@ import pytest
 
 from fairwitness.config import validate
 from fairwitness.experiment.job import JobResult, Report
+from fairwitness.experiment.measure import Supplies, run_measure
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
 from fairwitness.fur.config import FurSweepConfig
-from fairwitness.fur.sweep import run_sweep
+from fairwitness.fur.sweep import FurSweep
 from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.lm.generation import Generation
 from fairwitness.lm.model import LanguageModel
@@ -85,7 +86,7 @@ def config_of(plain: Mapping[str, Any]) -> FurSweepConfig:
 
 def run(plain: Mapping[str, Any]) -> JobResult:
     """Runs a sweep without a report."""
-    return run_sweep(config_of(plain), loaders={}, report=lambda _path: Report((), ()))
+    return run_measure(FurSweep(config_of(plain), Supplies()), lambda _measure: Report((), ()))
 
 
 def store_of(plain: Mapping[str, Any]) -> Path:
@@ -202,7 +203,7 @@ class Watch:
         self.hook = hook
 
 
-def watch_pools(monkeypatch: pytest.MonkeyPatch, module: str = "fairwitness.fur.sweep") -> Watch:
+def watch_pools(monkeypatch: pytest.MonkeyPatch, module: str = "fairwitness.experiment.measure") -> Watch:
     """Puts a `WatchedPool` around every pool that the module opens."""
     watch = Watch()
 

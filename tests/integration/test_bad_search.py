@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from fairwitness.launch.lr_search import lr_search
+from fairwitness.commands.start import start
+from fairwitness.jobs import JOBS
 from fairwitness.organisms.shipped import organism_path
 from tests.helpers.commands import Ended, process_settings_restored
 from tests.helpers.searches import search_settings
@@ -30,7 +31,7 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Comm
     def run(plain: dict[str, Any], *overrides: str, **options: Any) -> Ended:
         (tmp_path / "job.yaml").write_text(yaml.safe_dump(plain), encoding="utf-8")
         capsys.readouterr()
-        code = lr_search(tmp_path / "job.yaml", overrides, **options)
+        code = start(JOBS["lr_search"], tmp_path / "job.yaml", overrides, **options)
         return Ended(code, *capsys.readouterr())
 
     with process_settings_restored():

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from fairwitness.analysis.draft_figures import load_draft_run
-from fairwitness.launch.drafts import draft_faithfulness
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.drafts import DRAFT, draft_settings, run_plain, write_drafts
 from tests.helpers.sweeps import problem, rows_of, write_problems
@@ -30,7 +29,7 @@ NUM_PROBLEMS = 7
 @pytest.fixture
 def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
     with process_settings_restored():
-        yield Command(tmp_path, capsys, draft_faithfulness)
+        yield Command(tmp_path, capsys, "draft_faithfulness")
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.dry_run import draft_dry_run
 from fairwitness.drafts.engine import ContinueItem
-from fairwitness.launch.drafts import draft_faithfulness
 from tests.helpers.chat_server import Action, Asked, chat_server, completion
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.drafts import DRAFT, draft_settings, run_plain, write_drafts
@@ -154,7 +153,7 @@ def test_a_budget_is_named_and_local_judges_cost_nothing(
 @pytest.fixture
 def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Command]:
     with process_settings_restored():
-        yield Command(tmp_path, capsys, draft_faithfulness)
+        yield Command(tmp_path, capsys, "draft_faithfulness")
 
 
 def test_the_command(command: Command, plain: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

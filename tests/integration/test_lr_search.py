@@ -17,11 +17,10 @@ from fairwitness.fleet.pool import Outcome
 from fairwitness.fur.checks import CheckItem
 from fairwitness.fur.finished import open_finished
 from fairwitness.fur.memory import CapacityItem
-from fairwitness.fur.search.job import SearchResult
 from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.report.build import build_report
-from tests.helpers.searches import SEARCH_RATES, search, search_settings
+from tests.helpers.searches import SEARCH_RATES, SearchResult, search, search_settings
 from tests.helpers.sweeps import (
     Watch,
     assert_same,
@@ -34,7 +33,7 @@ from tests.helpers.sweeps import (
     write_problems,
 )
 
-JOB_MODULE = "fairwitness.fur.search.job"
+JOB_MODULE = "fairwitness.experiment.measure"
 GRID = {"search": {"kind": "grid", "rates": list(SEARCH_RATES)}}
 
 Make = Callable[..., dict[str, Any]]

@@ -22,15 +22,14 @@ from fairwitness.fleet.cluster import Connection, start_local
 from fairwitness.fleet.trials import Reply, Request
 from fairwitness.fleet.tune_trials import run_trials_on_tune
 from fairwitness.fur.search.bench import Bench
-from fairwitness.fur.search.job import SearchResult
-from tests.helpers.searches import SEARCH_RATES, search, search_settings
+from tests.helpers.searches import SEARCH_RATES, SearchResult, search, search_settings
 from tests.helpers.sweeps import assert_same, measurements, rows_of, watch_pools, write_problems
 from tests.unit.fleet.planners import FivePlanner
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-JOB_MODULE = "fairwitness.fur.search.job"
+JOB_MODULE = "fairwitness.experiment.measure"
 KINDS: dict[str, dict[str, Any]] = {
     "grid": {"kind": "grid", "rates": list(SEARCH_RATES), "max_concurrent": 4},
     "bracket": {"kind": "bracket", "rates": list(SEARCH_RATES), "batch_problems": 2},
@@ -155,7 +154,7 @@ import pytest
 from tests.helpers.searches import search
 from tests.helpers.sweeps import watch_pools
 with pytest.MonkeyPatch.context() as patch:
-    watch = watch_pools(patch, "fairwitness.fur.search.job")
+    watch = watch_pools(patch)
     def hook(outcome):
         if len({group.lr for group in watch.groups}) == 3:
             time.sleep(6.0)

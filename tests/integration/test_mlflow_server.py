@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from fairwitness.fur.tracking import log_cells, track_run
 from fairwitness.records.config import TrackingConfig
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import Tracker
+from tests.helpers.tracking import log_cells, track_run
 from tests.unit.records.rows import cot_row, run_row, task_rows
 
 pytestmark = pytest.mark.slow

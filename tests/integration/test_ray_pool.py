@@ -247,7 +247,7 @@ import os, signal, sys, time
 sys.path[:0] = sys.argv[1:]
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fleet.factory import make_pool
-from fairwitness.launch.common import ended, set_up
+from fairwitness.commands.common import ended, set_up
 
 def act():
     try:

@@ -175,7 +175,7 @@ def lines_of_dry_run(plain: dict[str, Any]) -> list[str]:
 def test_dry_run_says_what_would_be_done_and_stores_nothing(
     make: Make, usual: tuple[JobResult, Watch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.fur.dry_run")
+    watch = watch_pools(monkeypatch, "fairwitness.experiment.measure")
     plain = make(engine={"group_size": 3})
     lines = dry_run(config_of(plain), loaders={})
     announced = [next(lines) for _ in range(3)]

@@ -16,7 +16,7 @@ from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.workflow import run_drafts
 from fairwitness.errors import StoreError
 from fairwitness.experiment.job import Report
-from fairwitness.launch.common import LOADERS, with_organism
+from fairwitness.organisms.supplies import LOADERS, with_organism
 from fairwitness.organisms.thinker import teach as thinker
 from fairwitness.organisms.thinker.compare import Comparison, compare
 from fairwitness.organisms.thinker.shipped import thinker_path

@@ -80,6 +80,7 @@ def start(
         if dry:
             from fairwitness.organisms.supplies import supplies
 
+            say("dry run: reading models' settings and data sets; nothing is stored")
             for line in resolve(job.measure)(config, supplies()).dry_run():
                 say(line)
             return 0

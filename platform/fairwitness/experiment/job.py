@@ -15,7 +15,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from fairwitness import __version__
 from fairwitness.config import Config, fingerprint
 from fairwitness.errors import FairwitnessError
 from fairwitness.experiment.data_set import DataSet
@@ -25,6 +24,7 @@ from fairwitness.records.run_dir import RunDirectory, describe_changes, describe
 from fairwitness.records.store import Store
 from fairwitness.records.tracker import Tracker
 from fairwitness.redact import redact
+from fairwitness.version import __version__
 
 log = logging.getLogger(__name__)
 

@@ -55,7 +55,6 @@ def dry_run(config: StudyConfig, studies: Sequence[FurStudy]) -> Iterator[str]:
     Raises:
         FairwitnessError: As for the run itself.
     """
-    yield f"dry run of {config.name}; nothing is stored"
     actors = _number(config.pool.most_workers, "actor", "actors")
     place = RunDirectory(config.output.dir, config.name).path
     yield f"{_number(len(studies), 'study', 'studies')} for {actors}; the run would write to {place}"

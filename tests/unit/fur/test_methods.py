@@ -13,7 +13,7 @@ from fairwitness.errors import ConfigError
 from fairwitness.experiment.job import JobResult
 from fairwitness.fur.finished import open_finished
 from fairwitness.fur.studies import prepare_studies
-from fairwitness.fur.tracking import summarise_cells
+from fairwitness.fur.sweep import summarise_cells
 from fairwitness.text.numbers import method_name
 from tests.helpers.sweeps import config_of, rows_of, run, script_cots, settings, watch_pools, write_problems
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairwitness.analysis.faithfulness import cell_faithfulness
-from fairwitness.fur.tracking import summarise_cells
+from fairwitness.fur.sweep import summarise_cells
 from fairwitness.records.store import Store
 from tests.unit.records.rows import cot_row, failed_row, task_rows, unlearning_row
 

@@ -17,11 +17,11 @@ from mlflow.entities import Run
 
 from fairwitness.config import Config, load_config
 from fairwitness.errors import FairwitnessError, StoreError
-from fairwitness.fur.tracking import log_cells, track_run
 from fairwitness.records import tracker as mlflow_client
 from fairwitness.records.config import TrackingConfig
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.tracker import MlflowWriter, Tracker
+from tests.helpers.tracking import log_cells, track_run
 from tests.unit.records.rows import cot_row, failed_row, run_row, task_rows, unlearning_row
 
 CELL = {"model": "m", "data_set": "d", "method": "ff2", "lr": 1e-4}

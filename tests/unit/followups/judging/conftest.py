@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from fairwitness.experiment.job import Report
-from fairwitness.fur.sweep import run_sweep
-from fairwitness.launch.common import LOADERS
+from fairwitness.experiment.measure import Supplies, run_measure
+from fairwitness.fur.sweep import FurSweep
 from fairwitness.organisms.shipped import organism_path
+from fairwitness.organisms.supplies import LOADERS
 from tests.helpers.sweeps import config_of
 
 LR = 3e-3
@@ -36,7 +37,7 @@ def organism_settings(output: Path, **changes: Any) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def _swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = config_of(organism_settings(tmp_path_factory.mktemp("judged")))
-    return run_sweep(config, loaders=LOADERS, report=lambda _path: Report((), ())).run.path
+    return run_measure(FurSweep(config, Supplies(LOADERS)), lambda _measure: Report((), ())).run.path
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from fairwitness.followups.judging.pairs import (
     cot_pairs,
 )
 from fairwitness.fur.finished import FinishedStudy, open_finished
-from fairwitness.launch.common import LOADERS
+from fairwitness.organisms.supplies import LOADERS
 from fairwitness.records.run_dir import RunDirectory
 from fairwitness.records.store import Store
 from tests.helpers.chat_server import Action, Asked, ChatServer, chat_server, completion, refusal

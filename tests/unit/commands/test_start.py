@@ -18,6 +18,9 @@ from typing import Any
 import pytest
 import yaml
 
+from fairwitness.commands import common
+from fairwitness.commands.runs import _tracking_of
+from fairwitness.commands.start import closing_lines, read_config
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.errors import (
@@ -31,15 +34,16 @@ from fairwitness.errors import (
     StoreError,
 )
 from fairwitness.experiment.job import JobResult, Report
-from fairwitness.launch import common, sweep
-from fairwitness.launch.jobs import JOB_CONFIGS
+from fairwitness.jobs import JOBS
 from fairwitness.organisms.shipped import organism_path
+from fairwitness.organisms.supplies import with_shipped
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.job_configs import SWEEPS
 from tests.helpers.sweeps import RATES, rows_of, settings, write_problems
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+SWEEP = JOBS["fur_sweep"]
 JOB = ROOT / "jobs" / "fur_sweep.py"
 
 
@@ -96,8 +100,8 @@ def test_other_errors_are_not_hidden() -> None:
 )
 def test_closing_line_shows_where_mlflow_has_the_run(uri: str, shown: str, tmp_path: Path) -> None:
     reported = Report((tmp_path / "report.html",), ())
-    result = JobResult(RunDirectory(tmp_path, "demo"), 0, Counter(), reported, uri, 1)
-    line = next(line for line in sweep.fur_sweep.closing_lines(result) if line.startswith("MLflow"))
+    result = JobResult(RunDirectory(tmp_path, "demo"), 0, Counter(ok=1), reported, uri, 1)
+    line = next(line for line in closing_lines(SWEEP, result) if line.startswith("MLflow"))
     assert line.endswith(shown)
 
 
@@ -130,7 +134,7 @@ def test_end_of_a_process_does_not_search_for_garbage() -> None:
     code = """if True:
         import atexit, gc
         atexit.register(lambda: print(len(gc.get_objects()), gc.get_freeze_count()))
-        from fairwitness.launch.common import set_up
+        from fairwitness.commands.common import set_up
         set_up()
         import torch
     """
@@ -148,7 +152,7 @@ def test_lines_reach_a_pipe_at_once() -> None:
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_shipped_configurations_are_valid(path: Path) -> None:
-    config = sweep.fur_sweep.read(path, ["seed=3"], "local")
+    config = read_config(SWEEP, path, ["seed=3"], "local")
     assert config.name == path.stem
     assert (config.seed, config.pool.kind) == (3, "local")
 
@@ -158,20 +162,20 @@ def test_there_are_four_shipped_sweeps() -> None:
 
 
 def test_organism_is_an_alias_of_the_shipped_model() -> None:
-    config = sweep.fur_sweep.read(ROOT / "jobs" / "configs" / "demo.yaml", [])
+    config = read_config(SWEEP, ROOT / "jobs" / "configs" / "demo.yaml", [])
     assert config.models[0].model == str(organism_path())
     assert config.models[0].shown_name == "organism"
-    named = sweep.fur_sweep.read(ROOT / "jobs" / "configs" / "demo.yaml", ["models.0.name=ours"])
+    named = read_config(SWEEP, ROOT / "jobs" / "configs" / "demo.yaml", ["models.0.name=ours"])
     assert named.models[0].shown_name == "ours"
 
 
 def test_organism_may_judge_and_write() -> None:
     local = {"kind": "local", "model": {"model": "organism"}}
     plain = {"name": "x", "models": [{"model": "organism"}], "data_sets": [{"data_set": "organism"}], "writer": local}
-    config = common.with_organism(validate(DraftFaithfulnessConfig, plain, "x.yaml"))
+    config = with_shipped(validate(DraftFaithfulnessConfig, plain, "x.yaml"))
     assert config.models[0].model == config.writer.model.model == str(organism_path())
     assert config.writer.model.shown_name == "organism"
-    assert common.with_organism(config) == config
+    assert with_shipped(config) == config
 
 
 @pytest.fixture
@@ -185,11 +189,11 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     return run
 
 
-@pytest.mark.parametrize("name", JOB_CONFIGS)
+@pytest.mark.parametrize("name", JOBS)
 def test_options_of_every_script(name: str, script: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert script(name, "--help") == 0
-    dry = {"--dry-run"} if name in ("fur_sweep", "lr_search", "fur_capability", "draft_faithfulness") else set()
-    assert set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) == {"--config", "--set", "--pool", "--help", *dry}
+    shown = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
+    assert shown == {"--config", "--set", "--pool", "--help", "--dry-run"}
 
 
 @pytest.mark.parametrize("arguments", [["--config", "none.yaml"], ["--config", "x.yaml", "--pool", "cluster"], []])
@@ -219,9 +223,7 @@ def test_whole_command(command: Command, plain: dict[str, Any], caplog: pytest.L
 def test_dry_run(command: Command, plain: dict[str, Any]) -> None:
     ended = command(plain, dry=True)
     assert ended.code == 0
-    assert ended.out.startswith(
-        "dry run of small: reading models' settings and data sets; nothing is stored\n1 study for "
-    )
+    assert ended.out.startswith("dry run: reading models' settings and data sets; nothing is stored\n1 study for ")
     assert "GiB per actor" in ended.out
     assert not Path(plain["output"]["dir"]).exists()
 
@@ -229,11 +231,11 @@ def test_dry_run(command: Command, plain: dict[str, Any]) -> None:
 def test_tracking_settings_come_from_the_run(command: Command, plain: dict[str, Any], tmp_path: Path) -> None:
     folder = tmp_path / "results" / "small"
     (folder / "store").mkdir(parents=True)
-    assert common.tracking_of(folder, uri=None, experiment=None).experiment == "fairwitness"
+    assert _tracking_of(folder, uri=None, experiment=None).experiment == "fairwitness"
     (folder / "config.yaml").write_text("tracking: {enabled: false, experiment: own, uri: 'sqlite:///x.db'}")
-    own = common.tracking_of(folder, uri=None, experiment=None)
+    own = _tracking_of(folder, uri=None, experiment=None)
     assert (own.enabled, own.experiment, own.uri) == (True, "own", "sqlite:///x.db")
-    given = common.tracking_of(folder, uri="http://host:1", experiment="other")
+    given = _tracking_of(folder, uri="http://host:1", experiment="other")
     assert (given.enabled, given.experiment, given.uri) == (True, "other", "http://host:1")
     for text, message in (
         (b"\xff", "cannot be read"),
@@ -242,9 +244,9 @@ def test_tracking_settings_come_from_the_run(command: Command, plain: dict[str, 
     ):
         (folder / "config.yaml").write_bytes(text)
         with pytest.raises(ConfigError, match=message):
-            common.tracking_of(folder, uri=None, experiment=None)
+            _tracking_of(folder, uri=None, experiment=None)
     with pytest.raises(StoreError, match="there is no run here"):
-        common.tracking_of(tmp_path, uri=None, experiment=None)
+        _tracking_of(tmp_path, uri=None, experiment=None)
 
 
 def job(*arguments: str) -> subprocess.CompletedProcess[str]:
