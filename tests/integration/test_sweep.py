@@ -13,7 +13,8 @@ import pytest
 
 from fairwitness.config import fingerprint
 from fairwitness.experiment.job import JobResult
-from fairwitness.fur.dry_run import dry_run
+from fairwitness.experiment.measure import Supplies
+from fairwitness.fur.sweep import FurSweep
 from fairwitness.lm.model import LanguageModel
 from tests.helpers.fur_reference import unlearn_plainly
 from tests.helpers.sweeps import (
@@ -169,19 +170,18 @@ def test_disagreeing_problems_are_skipped_unless_asked_for(make: Make, usual: tu
 
 
 def lines_of_dry_run(plain: dict[str, Any]) -> list[str]:
-    return list(dry_run(config_of(plain), loaders={}))
+    return list(FurSweep(config_of(plain), Supplies()).dry_run())
 
 
 def test_dry_run_says_what_would_be_done_and_stores_nothing(
     make: Make, usual: tuple[JobResult, Watch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.experiment.measure")
+    watch = watch_pools(monkeypatch, "fairwitness.fur.dry_run")
     plain = make(engine={"group_size": 3})
-    lines = dry_run(config_of(plain), loaders={})
-    announced = [next(lines) for _ in range(3)]
-    assert announced[0] == "dry run of small: reading models' settings and data sets; nothing is stored"
-    assert announced[1] == f"1 study for 1 actor; the run would write to {Path(plain['output']['dir']) / 'small'}"
-    assert announced[2] == (
+    lines = FurSweep(config_of(plain), Supplies()).dry_run()
+    announced = [next(lines) for _ in range(2)]
+    assert announced[0] == f"1 study for 1 actor; the run would write to {Path(plain['output']['dir']) / 'small'}"
+    assert announced[1] == (
         f"tiny on animals: {NUM_PROBLEMS} problems, {NUM_HELD_OUT} held out, 2 rates; "
         f"measuring {NUM_PROBLEMS} problems and one group of tasks now"
     )
@@ -203,7 +203,7 @@ def test_dry_run_counts_one_as_one_and_adds_up_several(make: Make, tmp_path: Pat
     plain = make(rates=[1e-3], engine={"group_size": 100})
     plain["data_sets"][0]["num_problems"] = 1
     plain["data_sets"] += [{**plain["data_sets"][0], "num_problems": 2, "name": "second"}]
-    _, first, _, one, what, estimate, total = lines_of_dry_run(plain)
+    first, _, one, what, estimate, total = lines_of_dry_run(plain)
     assert first.startswith("2 studies for 1 actor; ")
     assert one.startswith("tiny on animals: no task among the first 1 problem, mostly because: ")
     assert "2 problems, 4 held out, 1 rate; measuring 2 problems and" in what

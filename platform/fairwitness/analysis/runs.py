@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from fairwitness.analysis.faithfulness import MIN_SPECIFICITY, decisions_of
 from fairwitness.analysis.step_results import TASK_COLUMNS
 from fairwitness.errors import StoreError
-from fairwitness.records.run_dir import run_rows
+from fairwitness.records.run_dir import of_run, run_rows
 from fairwitness.records.store import Store, one_of
 from fairwitness.stats.bootstrap import named_rng
 
@@ -133,9 +133,9 @@ def load_run(run_dir: Path) -> Run:
     """
     store = Store(Path(run_dir) / "store", create=False)
     info = _latest_run(store, run_dir)
-    scopes, cells = info["scope_keys"], info["cell_keys"]
-    cots = _frame(store.read("cots", _COT_COLUMNS, _within("scope_key", scopes)))
+    cots = _frame(store.read("cots", _COT_COLUMNS, of_run(info)))
     baselines = _baseline_settings(store)
+    of_baselines = _with(of_run(info), one_of("baseline_key", baselines))
     return Run(
         info=info,
         config=_json_object(info["config_json"]),
@@ -143,12 +143,12 @@ def load_run(run_dir: Path) -> Run:
         environment=_json_object(info["environment_json"]),
         problems=_problems(store, info["data_sets"] or [], cots["problem_key"]),
         cots=cots,
-        cot_steps=_frame(store.read("cot_steps", _STEP_COLUMNS, _within("scope_key", scopes))),
-        unlearning=_frame(store.read("unlearning", _UNLEARNING_COLUMNS, _within("cell_key", cells))),
-        baselines=_baselines(store, scopes, list(baselines)),
+        cot_steps=_frame(store.read("cot_steps", _STEP_COLUMNS, one_of("cot_key", cots["key"]))),
+        unlearning=_frame(store.read("unlearning", _UNLEARNING_COLUMNS, of_run(info, "cell_key"))),
+        baselines=_frame(store.read("baselines", _BASELINE_COLUMNS, of_baselines)),
         baseline_settings=baselines,
         decisions=decisions_of(store, info),
-        capability=_frame(store.read("capability", where=_within("scope_key", scopes))),
+        capability=_frame(store.read("capability", where=of_run(info))),
         others=_others(store, info),
     )
 
@@ -182,31 +182,27 @@ def _baseline_settings(store: Store) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def _baselines(store: Store, scopes: Sequence[str] | None, keys: Sequence[str]) -> pd.DataFrame:
-    where = pc.field("baseline_key").isin(list(keys)) & pc.field("scope_key").isin(list(scopes or []))
-    return _frame(store.read("baselines", _BASELINE_COLUMNS, where))
-
-
 def _others(store: Store, info: dict[str, Any]) -> pd.DataFrame:
     names = ["scope_key", "model", "data_set"]
     if info["job"] != IMPORT_JOB:
         return pd.DataFrame(columns=names)
-    where = _within("scope_key", info["scope_keys"])
+    where = None if info["scope_keys"] is None else one_of("scope_key", info["scope_keys"])
     found = [store.read(table, names, where).to_pandas() for table in ("judgements", "ratings")]
     distinct: pd.DataFrame = pd.concat(found).drop_duplicates()
     return distinct.sort_values(names, ignore_index=True)
 
 
-def _within(column: str, keys: Sequence[str] | None) -> pc.Expression | None:
-    return None if keys is None else one_of(column, keys)
+def _with(one: pc.Expression | None, other: pc.Expression) -> pc.Expression:
+    return other if one is None else one & other
 
 
 def _problems(store: Store, data_sets: Sequence[str], used_keys: pd.Series[str]) -> pd.DataFrame:
     frame = _frame(store.read("problems"))
     names = frame["data_set"].fillna("")
     versions = names + "@" + frame["data_revision"].fillna("")
-    of_run = names.isin(list(data_sets)) | versions.isin(list(data_sets))
-    return frame[of_run | frame["key"].isin(used_keys)].reset_index(drop=True)
+    # A problem keeps its key while its file changes around it; a refused record belongs to one version of its file.
+    is_refused = frame["status"].eq("refused") & (names.isin(list(data_sets)) | versions.isin(list(data_sets)))
+    return frame[is_refused | frame["key"].isin(used_keys)].reset_index(drop=True)
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

@@ -30,7 +30,7 @@ from fairwitness.lm.scoring import LetterAnswer
 from fairwitness.lm.tokens import decode
 from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of
-from fairwitness.records.store import Store
+from fairwitness.records.store import Store, one_of
 
 log = logging.getLogger(__name__)
 
@@ -217,9 +217,11 @@ def stored_records(study: ChainStudy, store: Store) -> dict[str, CotRecord]:
     Raises:
         StoreError: The store cannot be read.
     """
-    where = (pc.field("scope_key") == study.scope_key) & (pc.field("status") != "failed")
-    rows = {row["problem_id"]: row for row in store.read("cots", where=where).to_pylist()}
-    steps = store.read("cot_steps", ["problem_id", "cot_step_index", "base_logprob"], where).to_pylist()
+    keys = {p.problem_id: study.cot_key(p) for p in study.data.selection.measured}
+    good = pc.field("status") != "failed"
+    rows = {row["problem_id"]: row for row in store.read("cots", where=one_of("key", keys.values()) & good).to_pylist()}
+    columns = ["problem_id", "cot_step_index", "base_logprob"]
+    steps = store.read("cot_steps", columns, one_of("cot_key", keys.values()) & good).to_pylist()
     logprobs: dict[str, dict[int, float | None]] = {}
     for step in steps:
         logprobs.setdefault(step["problem_id"], {})[step["cot_step_index"]] = step["base_logprob"]

@@ -253,8 +253,14 @@ def _row(job: str, config: Config, name: str, studies: Sequence[Studied]) -> dic
         "models": list(dict.fromkeys(f"{one.facts.name}@{one.facts.revision}" for one in studies)),
         "data_sets": list(dict.fromkeys(f"{loaded.name}@{loaded.data_revision}" for loaded in data)),
         "scope_keys": [one.scope_key for one in studies],
+        "problem_keys": problem_keys(studies) if studies else None,
         "cell_keys": [],
     }
+
+
+def problem_keys(studies: Sequence[Studied]) -> list[str]:
+    """Keys of all problems that studies measure, each once."""
+    return sorted({one.data.problem_key(p) for one in studies for p in one.data.selection.measured})
 
 
 def _environment(notes: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from fairwitness.config import Config
 from fairwitness.experiment.config import FollowConfig, RunConfig
 from fairwitness.experiment.data_set import Loader
-from fairwitness.experiment.job import JobResult, JobRun, Report, Studied
+from fairwitness.experiment.job import JobResult, JobRun, Report, Studied, problem_keys
 from fairwitness.fleet.config import PoolConfig
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import EngineSpec, Outcome, Pool
@@ -256,6 +256,15 @@ class Measure(ABC, Generic[ConfigT]):
         """Where MLflow is."""
         assert isinstance(self.config, RunConfig)
         return self.config.tracking
+
+    @cached_property
+    def row_keys(self) -> dict[str, list[str]]:
+        """Keys of its cells, scopes and problems, as in its row of `runs`; see `of_run`."""
+        return {
+            "cell_keys": list(self.cell_keys),
+            "scope_keys": [study.scope_key for study in self.studies],
+            "problem_keys": problem_keys(self.studies),
+        }
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from fairwitness.fur.config import FurSweepConfig
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.studies import prepare_studies
 from fairwitness.fur.study import FurStudy
-from fairwitness.records.run_dir import RunDirectory, run_rows
+from fairwitness.records.run_dir import RunDirectory, of_run, run_rows
 from fairwitness.records.store import Store
 
 OWN_SETTINGS = ("engine", "pool", "tracking")
@@ -106,8 +106,9 @@ def _finished(study: FurStudy, store: Store, row: Mapping[str, Any]) -> Finished
     rank = pc.field("lora_rank")
     of_rank = rank.is_null() if study.lora_rank is None else rank == study.lora_rank
     of_method = (pc.field("method") == study.config.recipe.method.kind) & of_rank
-    of_run = (pc.field("scope_key") == study.scope_key) & pc.field("cell_key").isin(row["cell_keys"])
-    rows = store.read("unlearning", where=of_run & of_method).to_pandas()
+    where = (pc.field("scope_key") == study.scope_key) & of_method
+    own = of_run(row, "cell_key")
+    rows = store.read("unlearning", where=where if own is None else where & own).to_pandas()
     ordered = tuple(records[name] for name in sorted(records))
     ours = rows.sort_values("key", kind="stable", ignore_index=True)
     return FinishedStudy(study, ordered, ours, decisions_of(store, row))

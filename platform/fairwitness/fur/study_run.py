@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-import pyarrow.compute as pc
-
 from fairwitness.chains.base import base_records
 from fairwitness.chains.cots import CotRecord, Row
 from fairwitness.chains.items import HeldOut
@@ -21,6 +19,7 @@ from fairwitness.fur.rows import measured_rows, place_key, unmeasured_row
 from fairwitness.fur.schedule import Planned, Schedule, Wanted, engine_group, make_schedule, pack_groups
 from fairwitness.fur.study import FurStudy
 from fairwitness.fur.tasks import TaskResult
+from fairwitness.records.store import one_of
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +101,7 @@ class FurStudyRun:
     def schedule(self, wanted: Wanted | None = None) -> Schedule:
         """All tasks of the study or of a part of it, those of earlier jobs set apart."""
         cells = [self.study.cell_key(lr) for lr in (self.study.rates if wanted is None else wanted)]
-        tried = self.store.read("unlearning", ["place_key", "attempt", "status"], pc.field("cell_key").isin(cells))
+        tried = self.store.read("unlearning", ["place_key", "attempt", "status"], one_of("cell_key", cells))
         last = tried.group_by(["place_key", "status"]).aggregate([("attempt", "max")]).to_pylist()
         attempts = {row["place_key"]: row["attempt_max"] for row in last}
         schedule = make_schedule(self.study, self.records, self.store.finished_keys("unlearning"), attempts, wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -19,7 +20,8 @@ from fairwitness.fur.dry_run import dry_run
 from fairwitness.fur.studies import prepare_studies
 from fairwitness.fur.study import FUR_CODE, FurStudy
 from fairwitness.fur.study_run import FurStudyRun
-from fairwitness.records.store import Store, one_of
+from fairwitness.records.run_dir import of_run
+from fairwitness.records.store import Store
 from fairwitness.stats.bootstrap import named_rng
 
 log = logging.getLogger(__name__)
@@ -47,7 +49,7 @@ class FurMeasure(Measure[StudyConfigT]):
 
     def counts(self, store: Store) -> Counter[str]:
         """See `Measure.counts`; a task counts once, whatever its iterations."""
-        rows = store.read("unlearning", ["task_key", "status"], one_of("cell_key", self.cell_keys)).to_pylist()
+        rows = store.read("unlearning", ["task_key", "status"], of_run(self.row_keys, "cell_key")).to_pylist()
         counts = Counter({row["task_key"]: row["status"] for row in rows}.values())
         refused = {study.data.loaded.name: len(study.data.loaded.refused) for study in self.studies}
         counts["refused"] = sum(refused.values())
@@ -56,7 +58,7 @@ class FurMeasure(Measure[StudyConfigT]):
     @classmethod
     def cells(cls, store: Store, row: Mapping[str, Any], keys: Sequence[str] | None = None) -> Iterator[CellLog]:
         """See `Measure.cells`; a cell is one rate of one study."""
-        yield from summarise_cells(store, keys or row.get("cell_keys") or None)
+        yield from summarise_cells(store, row if keys is None else {**row, "cell_keys": keys})
 
     def dry_run(self) -> Iterator[str]:
         """See `Measure.dry_run`; calibrated on a few problems."""
@@ -70,24 +72,27 @@ class FurSweep(FurMeasure[FurSweepConfig]):
 
     def measure(self, session: Session) -> None:
         """See `Measure.measure`; studies one after another, so that each model is loaded once."""
+
+        def log_cell(key: str) -> None:
+            session.log(self.cells(session.store, self.row_keys, [key]))
+
         for study in self.studies:
-            FurStudyRun(study, session, on_cell=lambda key: session.log(self.cells(session.store, {}, [key]))).run()
+            FurStudyRun(study, session, on_cell=log_cell).run()
 
 
-def summarise_cells(store: Store, cell_keys: Sequence[str] | None = None) -> list[CellLog]:
+def summarise_cells(store: Store, row: Mapping[str, Any] = MappingProxyType({})) -> list[CellLog]:
     """Summaries of cells, in the order of model, data set, method, rank and rate.
 
     Problems count as in the report; counts of tasks are of all problems.
 
     Args:
         store: The store of a run.
-        cell_keys: The cells wanted; None for all.
+        row: The run's row in `runs`, or its keys of cells and problems; without them all counts.
 
     Raises:
         StoreError: The store cannot be read.
     """
-    where = None if cell_keys is None else one_of("cell_key", cell_keys)
-    rows = store.read("unlearning", _COLUMNS, where).to_pandas()
+    rows = store.read("unlearning", _COLUMNS, of_run(row, "cell_key")).to_pandas()
     cots = store.read("cots", ["scope_key", "problem_key", "agree"]).to_pandas()
     agree = {scope: agreement(part) for scope, part in cots.groupby("scope_key")}
     parts = [part for _, part in rows.groupby("cell_key")]

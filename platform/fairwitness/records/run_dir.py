@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import pyarrow.compute as pc
 import yaml
@@ -19,7 +19,7 @@ from fairwitness.config import Config
 from fairwitness.errors import ConfigError, StoreError
 from fairwitness.records.config import _NAME
 from fairwitness.records.parts import unwritable
-from fairwitness.records.store import Store
+from fairwitness.records.store import Store, one_of
 from fairwitness.redact import redact
 from fairwitness_schemas import Table
 
@@ -175,9 +175,24 @@ def run_rows(store: Store, *jobs: str) -> list[dict[str, Any]]:
         jobs: Names of the jobs wanted; none for the jobs that make a run.
     """
     is_maker = pc.field("is_followup").is_null() | ~pc.field("is_followup")
-    wanted = pc.field("job").isin(list(jobs)) if jobs else is_maker
+    wanted = one_of("job", jobs) if jobs else is_maker
     rows: list[dict[str, Any]] = store.read("runs", where=wanted).to_pylist()
     return sorted(rows, key=lambda row: (row["created_at"], row["key"]))
+
+
+def of_run(row: Mapping[str, Any], column: Literal["scope_key", "cell_key"] = "scope_key") -> pc.Expression | None:
+    """The rows of a table that belong to a run: of its scopes or cells, and about its problems; None: all rows.
+
+    Args:
+        row: The run's row in `runs`.
+        column: By which keys; the table has this column and `problem_key`.
+    """
+    keys, problems = row.get(f"{column}s"), row.get("problem_keys")
+    where = None if keys is None else one_of(column, keys)
+    if problems is None:
+        return where
+    about = one_of("problem_key", problems) | pc.field("problem_key").is_null()
+    return about if where is None else where & about
 
 
 def describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -76,8 +76,8 @@ def test_cells_come_by_rate_and_can_be_chosen(tmp_path: Path) -> None:
             store.append("unlearning", task_rows(task, cell_key=f"cell-{task}", lr=lr))
         store.append("unlearning", [failed_row("f") | {"cell_key": "cell-f"}])
         store.append("cots", [cot_row()])
-    assert [cell.cell_key for cell in summarise_cells(store)] == ["cell-f", "cell-c", "cell-b", "cell-a"]
-    (chosen,) = summarise_cells(store, ["cell-b"])
+    assert [cell.key for cell in summarise_cells(store)] == ["cell-f", "cell-c", "cell-b", "cell-a"]
+    (chosen,) = summarise_cells(store, {"cell_keys": ["cell-b"]})
     assert chosen.metrics_by_iteration[2]["efficacy"] == 0.5
     assert summarise_cells(store)[0].metrics_by_iteration == {}
     assert summarise_cells(store)[0].totals == {"num_tasks_ok": 0, "num_tasks_skipped": 0, "num_tasks_failed": 1}

@@ -19,6 +19,7 @@ from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.policies import Evidence, Goal, Policy, Verdict, is_over, judge
 from fairwitness.fur.study import FurStudy
 from fairwitness.fur.study_run import FurStudyRun
+from fairwitness.records.store import one_of
 from fairwitness.stats.bootstrap import LEVEL, named_rng
 from fairwitness.text.numbers import shown_rate
 
@@ -189,7 +190,8 @@ class Bench:
 
     def rows(self, lr: float, num_batches: int) -> pd.DataFrame:
         """The rows of a rate on the problems of the first batches, whatever else is stored."""
-        where = pc.field("cell_key") == self.study.cell_key(lr)
+        problems = [self.study.data.problem_key(p) for p in self.study.data.selection.measured]
+        where = (pc.field("cell_key") == self.study.cell_key(lr)) & one_of("problem_key", problems)
         frame: pd.DataFrame = self._run.store.read("unlearning", where=where).to_pandas()
         return frame[frame["problem_id"].isin(self._problems(num_batches))]
 
