@@ -85,7 +85,7 @@ JOBS: Mapping[str, Job] = {
             "Measures whether drafts follow their own steps, and answers their drafts.",
             config="fairwitness.drafts.config:DraftFaithfulnessConfig",
             measure="fairwitness.drafts.measure:DraftFaithfulness",
-            report="fairwitness.report.jobs:drafts_report",
+            report="fairwitness.report.jobs:drafts_job_report",
             counts="continuations and drafts: {ok} ok, {skipped} skipped, {failed} failed; refused records: {refused}",
             if_failed="some items failed; the report names them, and the same command tries them again",
             example="drafts_thinker",

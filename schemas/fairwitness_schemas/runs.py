@@ -39,6 +39,7 @@ RUNS = Table(
             column("scope_keys", pa.list_(TEXT), "the scope keys of the rows that belong to the run"),
             column("cell_keys", pa.list_(TEXT), "the cell keys of the rows that belong to the run"),
             column("problem_keys", pa.list_(TEXT), "keys of the problems that it is about; null: all"),
+            column("text_keys", pa.list_(TEXT), "keys of the drafts that it is about; null for other jobs"),
             column("num_ok", pa.int64(), "tasks measured, those of earlier runs included"),
             column("num_skipped", pa.int64(), "tasks skipped with a reason"),
             column("num_failed", pa.int64(), "tasks failed with a reason"),

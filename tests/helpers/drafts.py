@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.workflow import run_drafts
-from fairwitness.experiment.job import Report
+from fairwitness.drafts.measure import DraftFaithfulness
+from fairwitness.experiment.data_set import Loader
+from fairwitness.experiment.job import JobResult, Report
+from fairwitness.experiment.measure import Supplies, run_measure
 from tests.helpers.sweeps import merged
 
 DRAFT = (
@@ -44,10 +46,16 @@ def draft_settings(output: Path, model: Path, data: Path, drafts: Path | None, /
     return merged(base, changes)
 
 
+def run_drafts(
+    config: DraftFaithfulnessConfig, report: Callable[[Path], Report], loaders: Mapping[str, Loader] | None = None
+) -> JobResult:
+    """Measures and reports."""
+    return run_measure(DraftFaithfulness(config, Supplies(loaders or {})), lambda measure: report(measure.run.path))
+
+
 def run_plain(plain: Mapping[str, Any]) -> Any:
     """Measures without a report."""
-    config = validate(DraftFaithfulnessConfig, plain, "test")
-    return run_drafts(config, loaders={}, report=lambda path: Report((path,), ()))
+    return run_drafts(validate(DraftFaithfulnessConfig, plain, "test"), lambda path: Report((path,), ()))
 
 
 def with_context(folder: Path, to: Path, context: int) -> Path:

@@ -11,12 +11,11 @@ import pytest
 
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.study_run import DraftStudyRun
-from fairwitness.drafts.workflow import run_drafts
 from fairwitness.errors import ConfigError, DataError, ModelError
 from fairwitness.experiment.job import JobResult, Report
 from fairwitness.report.drafts.page import build_draft_report
-from tests.helpers.sweeps import rows_of, write_problems
+from tests.helpers.drafts import run_drafts
+from tests.helpers.sweeps import rows_of, watch_pools, write_problems
 
 DRAFT = (
     "Let me look at the choices. Foxes sleep in dens. Wait, is that true for owls? They sleep in trees. "
@@ -51,7 +50,7 @@ def plain(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> dict[str, Any]:
 
 def run(plain: dict[str, Any]) -> JobResult:
     config = validate(DraftFaithfulnessConfig, plain, "test")
-    return run_drafts(config, loaders={}, report=lambda path: Report((build_draft_report(path).html,), ()))
+    return run_drafts(config, report=lambda path: Report((build_draft_report(path).html,), ()))
 
 
 def test_every_item_becomes_a_row(plain: dict[str, Any]) -> None:
@@ -78,13 +77,9 @@ def test_every_item_becomes_a_row(plain: dict[str, Any]) -> None:
 def test_a_finished_run_runs_nothing_again(plain: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     first = run(plain)
     before = rows_of(first.run.store_path, "continuations")
-    asked: list[int] = []
-    made = DraftStudyRun._outcomes
-    monkeypatch.setattr(
-        DraftStudyRun, "_outcomes", lambda self, wanted: asked.append(len(wanted)) or made(self, wanted)
-    )
+    watch = watch_pools(monkeypatch)
     second = run(plain)
-    assert asked == [0]
+    assert watch.items == []
     assert second.counts == first.counts
     assert rows_of(second.run.store_path, "continuations") == before
 

@@ -11,8 +11,9 @@ import pytest
 
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.dry_run import draft_dry_run
 from fairwitness.drafts.engine import ContinueItem
+from fairwitness.drafts.measure import DraftFaithfulness
+from fairwitness.experiment.measure import Supplies
 from tests.helpers.chat_server import Action, Asked, chat_server, completion
 from tests.helpers.commands import Command, process_settings_restored
 from tests.helpers.drafts import DRAFT, draft_settings, run_plain, write_drafts
@@ -42,19 +43,18 @@ def plain(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> dict[str, Any]:
 
 
 def lines_of(plain: dict[str, Any]) -> list[str]:
-    return list(draft_dry_run(validate(DraftFaithfulnessConfig, plain, "test"), loaders={}))
+    return list(DraftFaithfulness(validate(DraftFaithfulnessConfig, plain, "test"), Supplies()).dry_run())
 
 
 def test_given_drafts_are_counted_exactly_and_nothing_is_stored(
     plain: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = watch_pools(monkeypatch, "fairwitness.drafts.dry_run")
-    lines = draft_dry_run(validate(DraftFaithfulnessConfig, plain, "test"), loaders={})
-    announced = [next(lines) for _ in range(3)]
-    assert announced[0] == "dry run of drafts: reading models' settings, data sets and drafts; nothing is stored"
-    assert announced[1] == f"1 study for 1 actor; the run would write to {tmp_path / 'results' / 'drafts'}"
+    lines = DraftFaithfulness(validate(DraftFaithfulnessConfig, plain, "test"), Supplies()).dry_run()
+    announced = [next(lines) for _ in range(2)]
+    assert announced[0] == f"1 study for 1 actor; the run would write to {tmp_path / 'results' / 'drafts'}"
     # p0: 12 within; p1: 6, no wrong choice; p3: two steps, so two places, 8.
-    assert announced[2] == (
+    assert announced[1] == (
         "tiny on animals, other drafts: 5 problems, 1 line of the file refused, 3 usable drafts, 32 continuations "
         "(26 within drafts, 6 after them); measuring a few tokens now"
     )

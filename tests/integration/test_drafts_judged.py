@@ -14,9 +14,9 @@ import pytest
 import fairwitness.drafts.engine as draft_engine
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.workflow import run_drafts
 from fairwitness.experiment.job import JobResult, Report
 from tests.helpers.chat_server import Action, Asked, chat_server, completion
+from tests.helpers.drafts import run_drafts
 from tests.helpers.sweeps import problem, rows_of, write_problems
 
 NUM_PROBLEMS = 5
@@ -45,7 +45,7 @@ def plain(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> dict[str, Any]:
 
 def run(plain: dict[str, Any]) -> JobResult:
     config = validate(DraftFaithfulnessConfig, plain, "test")
-    return run_drafts(config, loaders={}, report=lambda path: Report((path,), ()))
+    return run_drafts(config, report=lambda path: Report((path,), ()))
 
 
 def judge_at(url: str) -> dict[str, Any]:

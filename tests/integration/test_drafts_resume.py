@@ -34,7 +34,7 @@ from tests.helpers.sweeps import (
 )
 
 ROOT = Path(__file__).parents[2]
-MODULE = "fairwitness.drafts.workflow"
+MODULE = "fairwitness.experiment.measure"
 TABLES = ("problems", "drafts", "draft_steps", "continuations")
 NUM_PROBLEMS = 5
 PER_DRAFT = 12
@@ -213,7 +213,7 @@ from fairwitness.drafts.engine import ContinueItem
 from tests.helpers.drafts import run_plain
 from tests.helpers.sweeps import watch_pools
 with pytest.MonkeyPatch.context() as patch:
-    watch = watch_pools(patch, "fairwitness.drafts.workflow")
+    watch = watch_pools(patch, "fairwitness.experiment.measure")
     def hook(outcome):
         if sum(isinstance(item, ContinueItem) for item in watch.items) == 3:
             time.sleep(4.0)

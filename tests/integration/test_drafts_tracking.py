@@ -17,13 +17,12 @@ from fairwitness.cli import app
 from fairwitness.config import validate
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.reading import Readers, Text
-from fairwitness.drafts.workflow import run_drafts
 from fairwitness.experiment.job import JobResult
 from fairwitness.judges.factory import make_chat_model
-from fairwitness.launch.drafts import _report
 from fairwitness.problems.problem import Problem
+from fairwitness.report.jobs import drafts_report
 from tests.helpers.chat_server import Action, Asked, chat_server, completion
-from tests.helpers.drafts import DRAFT, draft_settings, write_drafts
+from tests.helpers.drafts import DRAFT, draft_settings, run_drafts, write_drafts
 from tests.helpers.sweeps import problem, rows_of, write_problems
 
 
@@ -38,7 +37,7 @@ def plain(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> dict[str, Any]:
 
 
 def measured(plain: dict[str, Any]) -> JobResult:
-    return run_drafts(validate(DraftFaithfulnessConfig, plain, "test"), loaders={}, report=_report)
+    return run_drafts(validate(DraftFaithfulnessConfig, plain, "test"), report=drafts_report)
 
 
 def logged(result: JobResult, experiment: str = "fairwitness") -> tuple[Run, list[Run], MlflowClient]:

@@ -13,7 +13,6 @@ import torch
 from fairwitness.analysis.drafts import answer_tokens
 from fairwitness.config import load_config
 from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.workflow import run_drafts
 from fairwitness.errors import StoreError
 from fairwitness.experiment.job import Report
 from fairwitness.organisms.supplies import LOADERS, with_organism
@@ -21,6 +20,7 @@ from fairwitness.organisms.thinker import teach as thinker
 from fairwitness.organisms.thinker.compare import Comparison, compare
 from fairwitness.organisms.thinker.shipped import thinker_path
 from fairwitness.report.drafts.page import build_draft_report
+from tests.helpers.drafts import run_drafts
 from tests.helpers.sweeps import rows_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -99,20 +99,22 @@ def load_draft_run(run: RunDirectory) -> DraftRun:
         raise StoreError(f"{run.path}: no measurement of drafts is recorded here")
     info = rows[-1]
     config = json.loads(info["config_json"])
-    scopes = info["scope_keys"] or ()
-    continuations = read_continuations(store, info["cell_keys"] or ())
+    keys = info["text_keys"]
+    continuations = read_continuations(store, info["cell_keys"] or (), keys)
     wanted = continuations["position"].isna() | continuations["position"].isin(config["positions"])
     problems = store.read("problems").to_pandas()
-    drafts = store.read("drafts", _DRAFT_COLUMNS, one_of("scope_key", scopes)).to_pandas()
+    own = one_of("scope_key", info["scope_keys"] or ()) if keys is None else one_of("key", keys)
+    drafts = store.read("drafts", _DRAFT_COLUMNS, own).to_pandas()
     versions = problems["data_set"].fillna("") + "@" + problems["data_revision"].fillna("")
-    of_run = versions.isin(list(info["data_sets"] or ())) | problems["key"].isin(drafts["problem_key"])
+    is_refused = problems["status"].eq("refused") & versions.isin(list(info["data_sets"] or ()))
+    of_run = is_refused | problems["key"].isin(drafts["problem_key"])
     return DraftRun(
         info=info,
         config=config,
         environment=json.loads(info["environment_json"] or "{}"),
         problems=problems[of_run].sort_values("key", ignore_index=True),
         drafts=drafts.sort_values(["model", "data_set", "source", "problem_id", "key"], ignore_index=True),
-        steps=store.read("draft_steps", _STEP_COLUMNS, one_of("scope_key", scopes)).to_pandas(),
+        steps=store.read("draft_steps", _STEP_COLUMNS, one_of("draft_key", drafts["key"])).to_pandas(),
         rows=continuations[wanted].reset_index(drop=True),
     )
 

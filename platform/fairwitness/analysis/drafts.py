@@ -320,7 +320,9 @@ _TEXTS = ("inserted_text", "continuation_text")
 _COLUMNS = [name for name in TABLES["continuations"].schema.names if name != "continuation_ids"]
 
 
-def read_continuations(store: Store, cell_keys: Sequence[str], *, with_texts: bool = True) -> pd.DataFrame:
+def read_continuations(
+    store: Store, cell_keys: Sequence[str], draft_keys: Sequence[str] | None = None, *, with_texts: bool = True
+) -> pd.DataFrame:
     """Rows of `continuations`, without token ids, in the order of the paper.
 
     Rows measured under other limits, readers or writers stay in the store under other cell keys. Where a writer first
@@ -329,13 +331,16 @@ def read_continuations(store: Store, cell_keys: Sequence[str], *, with_texts: bo
     Args:
         store: The run's store.
         cell_keys: The cells wanted.
+        draft_keys: The drafts wanted; None for all.
         with_texts: Whether what was inserted and what was written are wanted too.
 
     Raises:
         StoreError: The store cannot be read.
     """
     columns = [name for name in _COLUMNS if with_texts or name not in _TEXTS]
-    rows = store.read("continuations", columns, one_of("cell_key", cell_keys)).to_pandas()
+    where = one_of("cell_key", cell_keys)
+    where = where if draft_keys is None else where & one_of("draft_key", draft_keys)
+    rows = store.read("continuations", columns, where).to_pandas()
     rank = (~rows["status"].isin(MADE)).astype(int)
     order = [*_PLACE, "rank", "key"]
     kept = rows.assign(rank=rank).sort_values(order, kind="stable").drop_duplicates(_PLACE).drop(columns="rank")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import NamedTuple
@@ -12,10 +12,8 @@ from fairwitness.drafts.engine import ContinueItem, engine_spec
 from fairwitness.drafts.expected import Bound, Expected, expect, judge_bound, prices_of, writer_bound
 from fairwitness.drafts.making import IMMEDIATE_TOKENS, row_seed
 from fairwitness.drafts.steps import Ids
-from fairwitness.drafts.study import DraftStudy, prepare_draft_studies
-from fairwitness.drafts.workflow import check_judges
+from fairwitness.drafts.study import DraftStudy
 from fairwitness.errors import ModelError
-from fairwitness.experiment.data_set import Loader
 from fairwitness.fleet.factory import make_pool
 from fairwitness.fleet.pool import Pool
 from fairwitness.judges.config import EndpointConfig, JudgeConfig, RulesConfig
@@ -166,15 +164,16 @@ def _cache_bytes(study: DraftStudy, expected: Expected) -> int:
 GIB = 2**30
 
 
-def draft_dry_run(config: DraftFaithfulnessConfig, *, loaders: Mapping[str, Loader]) -> Iterator[str]:
+def draft_dry_run(config: DraftFaithfulnessConfig, studies: Sequence[DraftStudy]) -> Iterator[str]:
     """Lines that say what would be run, each before the work that it announces. Nothing is stored, no judge is asked.
+
+    Args:
+        config: The configuration.
+        studies: Its studies.
 
     Raises:
         FairwitnessError: As for the run itself.
     """
-    yield f"dry run of {config.name}: reading models' settings, data sets and drafts; nothing is stored"
-    check_judges(config)
-    studies = prepare_draft_studies(config, loaders)
     place = RunDirectory(config.output.dir, config.name).path
     actors = _number(config.pool.most_workers, "actor")
     yield f"{_number(len(studies), 'study', 'studies')} for {actors}; the run would write to {place}"

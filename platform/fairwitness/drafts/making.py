@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from fairwitness.drafts.engine import ContinueItem, DraftItem, DraftRequest, MadeDraft, engine_spec
+from fairwitness.drafts.config import DraftFaithfulnessConfig
+from fairwitness.drafts.engine import DraftItem, DraftRequest, MadeDraft, engine_spec
 from fairwitness.drafts.reading import Readers, Text
 from fairwitness.drafts.steps import DraftRecord, Labeller, decompose, step_token_ends
 from fairwitness.drafts.study import DraftStudy
-from fairwitness.fleet.pool import Outcome, Pool
+from fairwitness.experiment.measure import outcomes
+from fairwitness.fleet.pool import Pool
 from fairwitness.judges.config import LocalModelConfig
 from fairwitness.lm.continuation import EOS, LENGTH, Settings
 from fairwitness.lm.tokens import decode, encode_continuation
@@ -20,31 +21,11 @@ from fairwitness_schemas.drafts import OWN
 
 BATCHES_PER_WORKER = 4
 
-B = TypeVar("B")
 
-
-def run_batches(
-    study: DraftStudy, pool: Pool, batches: Sequence[B], item: Callable[[B], ContinueItem | DraftItem]
-) -> Iterator[tuple[B, Outcome]]:
-    """Every batch with what became of it, in the order they finish.
-
-    A judge that runs on the same pool is asked about results while others are under way, and a pool does one thing at a
-    time; there the batches go in waves, a few for every worker, and results are handed on between two of them.
-
-    Args:
-        study: The study.
-        pool: Where.
-        batches: What the items are made from.
-        item: Makes a batch's item, when it is sent.
-    """
-    spec = engine_spec(study.model, study.config.engine)
-    shares_pool = isinstance(study.config.judge, LocalModelConfig)
-    size = BATCHES_PER_WORKER * study.config.pool.most_workers if shares_pool else max(1, len(batches))
-    for start in range(0, len(batches), size):
-        wave = batches[start : start + size]
-        outcomes: Iterable[Outcome] = pool.map(spec, map(item, wave))
-        for outcome in list(outcomes) if shares_pool else outcomes:
-            yield wave[outcome.index], outcome
+def batches_at_once(config: DraftFaithfulnessConfig) -> int | None:
+    """Batches that are sent before any is read: a judge that runs on the same workers is asked in between."""
+    is_shared = isinstance(config.judge, LocalModelConfig)
+    return BATCHES_PER_WORKER * config.pool.most_workers if is_shared else None
 
 
 IMMEDIATE_TOKENS = 4
@@ -67,7 +48,8 @@ def make_drafts(
     ready = [record for record in begun if record.status == "ok"]
     size = study.config.engine.drafts_per_item
     batches = [ready[start : start + size] for start in range(0, len(ready), size)]
-    for batch, outcome in run_batches(study, pool, batches, lambda batch: _item(study, batch)):
+    spec, at_once = engine_spec(study.model, study.config.engine), batches_at_once(study.config)
+    for batch, outcome in outcomes(pool, spec, batches, lambda batch: _item(study, batch), at_once=at_once):
         if outcome.error is not None:
             yield [replace(record, status="failed", reason=outcome.error) for record in batch]
             continue

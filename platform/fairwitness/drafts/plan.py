@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from string import ascii_uppercase
@@ -10,9 +11,16 @@ from typing import Any, Literal
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.interventions import INTERVENTIONS, InsertionType, Situation
 from fairwitness.drafts.steps import DraftRecord, Place, places
+from fairwitness.judges.config import JudgeConfig, RulesConfig
+from fairwitness.judges.factory import check_usable
 from fairwitness.problems.draws import item_rng
 from fairwitness.problems.problem import Problem
+from fairwitness.records.code import code_revision
 from fairwitness.records.keys import key_of
+
+CONTINUATIONS_CODE = ("fairwitness.drafts.rows", "fairwitness.drafts.engine", "fairwitness.drafts.reading")
+"""The modules whose code, with all that they import, decides what a continuation is and how it is read."""
+INTERVENTIONS_PACKAGE = "fairwitness.drafts.interventions"
 
 Answering = Literal["standard", "immediate"]
 
@@ -111,6 +119,7 @@ def _within(
                 yield Counterfactual(
                     key=key_of(draft=draft_key, position=position, text=text,
                                at=place and record.token_ends[place.cot_step_index],
+                               expected=sorted(one.phi(situation)),
                                **_settings(config, name, insertion)),
                     dimension="intra",
                     intervention=name,
@@ -132,7 +141,8 @@ def _to_answer(
         text = direct_conclusion(situation) if name == "direct" else plausible or ""
         for answering in answerings:
             yield Counterfactual(
-                key=key_of(draft=draft_key, answering=answering, text=text, **_settings(config, name, None)),
+                key=key_of(draft=draft_key, answering=answering, text=text, expected=[situation.other],
+                           **_settings(config, name, None)),
                 dimension="answer",
                 intervention=name,
                 insertion=None,
@@ -161,5 +171,19 @@ def _settings(config: DraftFaithfulnessConfig, name: str, insertion: InsertionTy
         "limit": config.limits.answer if insertion is None else config.limits.continuation,
         "read_by": [*config.conclusion_order, config.behaviour_by],
         "corruptor": config.corruptor if corrupts else None,
-        "writer": config.writer.model_dump(mode="json") if writes else None,
+        "judge": _model_key(config.judge) if "judge" in (config.behaviour_by, *config.conclusion_order) else None,
+        "writer": _model_key(config.writer) if writes else None,
+        "code": _code(),
     }
+
+
+@functools.cache
+def _model_key(config: JudgeConfig) -> str | None:
+    """What a model's replies depend on, not how it is paced or paid."""
+    return None if isinstance(config, RulesConfig) else check_usable(config)
+
+
+@functools.cache
+def _code() -> str:
+    """What an intervention writes and expects is in the key by itself, so that another one changes nothing."""
+    return code_revision(*CONTINUATIONS_CODE, without=(INTERVENTIONS_PACKAGE,))

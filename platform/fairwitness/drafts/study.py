@@ -179,6 +179,11 @@ class DraftStudy(Study):
         """Lines of the file that cannot be used."""
         return self.given.refused if self.given else ()
 
+    @property
+    def draft_keys(self) -> list[str]:
+        """Keys of the drafts of all problems."""
+        return [self.draft_key(problem) for problem in self.data.selection.measured]
+
     def draft_key(self, problem: Problem) -> str:
         """Key of a problem's draft; of a given one, its text is a part."""
         if self.given is None:

@@ -14,6 +14,7 @@ from fairwitness.report.followups import baseline_lines, capability_lines, sente
 from fairwitness.report.format import plural, rate
 
 if TYPE_CHECKING:
+    from fairwitness.drafts.measure import DraftFaithfulness
     from fairwitness.followups.baselines.measure import FurBaselines
     from fairwitness.followups.capability.measure import FurCapability
     from fairwitness.followups.judging.measure import FurJudge
@@ -38,6 +39,11 @@ def drafts_report(run_path: Path, *, max_items: int | None = None) -> Report:
     """
     made = build_draft_report(run_path, **({} if max_items is None else {"max_items": max_items}))
     return Report((made.html, *made.csv.values()), made.findings, cautions=made.cautions)
+
+
+def drafts_job_report(measure: DraftFaithfulness) -> Report:
+    """Rates of faithfulness, a line per model, data set and source."""
+    return drafts_report(measure.run.path)
 
 
 def sweep_report(measure: FurSweep) -> Report:

@@ -12,7 +12,7 @@ from sklearn.metrics import cohen_kappa_score
 from fairwitness.analysis import drafts as results
 from fairwitness.analysis.draft_figures import compare_sources, differs, reader_agreements, relative_difference
 from fairwitness.analysis.drafts import Rate, draft_counts, outcome_counts, without_verdict
-from fairwitness.drafts.cells import draft_cells
+from fairwitness.drafts.measure import draft_cells
 from fairwitness.stats.bootstrap import Estimate
 from tests.helpers.draft_runs import row
 
