@@ -8,10 +8,9 @@ from pydantic import Field, model_validator
 
 from fairwitness.config import Config
 from fairwitness.drafts.interventions import INSERTION_TYPES, INTERVENTIONS, InsertionType
-from fairwitness.drafts.steps import POSITIONS, Position
 from fairwitness.experiment.config import RunConfig
 from fairwitness.judges.config import JudgeConfig, RulesConfig
-from fairwitness.lm.sampling import SamplingConfig
+from fairwitness.lm.config import SamplingConfig
 from fairwitness.problems.config import DataConfig, Encoding
 from fairwitness.text.think_tags import Tags
 from fairwitness_schemas.drafts import JOB as JOB
@@ -154,3 +153,9 @@ class DraftFaithfulnessConfig(RunConfig):
         if isinstance(self.writer, RulesConfig) and ("plausible" in self.conclusions or self.corruptor == "writer"):
             raise ValueError("plausible conclusions and corruptor: writer need `writer` with kind: openai or local")
         return self
+
+
+Position = Literal["initial", "middle", "end"]
+
+
+POSITIONS: tuple[Position, ...] = ("initial", "middle", "end")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
+from fairwitness.drafts.config import POSITIONS, Position
 from fairwitness.errors import ItemError
 from fairwitness.judges.protocol import ChatModel
 from fairwitness.judges.template import load_template
@@ -16,9 +17,6 @@ from fairwitness.text.alignment import align_tokens, tokens_of_steps
 from fairwitness.text.segmentation import Span, segment
 
 Label = Literal["continue", "backtrack"]
-Position = Literal["initial", "middle", "end"]
-
-POSITIONS: tuple[Position, ...] = ("initial", "middle", "end")
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedTokenizerBase
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 
+from fairwitness.lm.config import SamplingConfig
 from fairwitness.lm.decoding import decode_rows, forward_cached
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.sampling import Chooser, SamplingConfig
+from fairwitness.lm.sampling import Chooser
 from fairwitness.lm.tokens import decode
 
 CHUNK_TOKENS = 1024

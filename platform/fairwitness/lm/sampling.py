@@ -6,21 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from fairwitness.config import Config
-
-
-class SamplingConfig(Config):
-    """Sampling of tokens; temperature 0 is greedy."""
-
-    temperature: float = Field(0.0, ge=0, le=10)
-    """0: the most probable token. Above: logits are divided by it."""
-    top_p: float = Field(1.0, gt=0, le=1)
-    """Only the most probable tokens are drawn from whose probabilities reach this sum."""
-    top_k: int = Field(0, ge=0)
-    """Only that many of the most probable tokens are drawn from; 0 for all."""
+from fairwitness.lm.config import SamplingConfig
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairwitness.drafts.steps import POSITIONS, DraftStep, blocks, places
+from fairwitness.drafts.config import POSITIONS
+from fairwitness.drafts.steps import DraftStep, blocks, places
 
 
 def steps(labels: str) -> list[DraftStep]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import pytest
 import torch
 
+from fairwitness.lm.config import SamplingConfig
 from fairwitness.lm.continuation import Branch, Continuation, Settings, Tree, can_share, continue_trees
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.sampling import SamplingConfig
 from fairwitness.lm.tokens import decode
 from tests.helpers.tiny_models import TINY_TYPES
 

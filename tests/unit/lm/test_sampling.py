@@ -9,7 +9,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from fairwitness.lm.sampling import Chooser, SamplingConfig
+from fairwitness.lm.config import SamplingConfig
+from fairwitness.lm.sampling import Chooser
 
 LOGITS = torch.log(torch.tensor([0.1, 0.5, 0.15, 0.25]))
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import ceil, log
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from fairwitness.config import Config
 from fairwitness.fur.config import Rate, StudyConfig
-from fairwitness.fur.search.policies import BracketPolicy, GridPolicy, Policy, refine
 from fairwitness.lm.config import ModelConfig
+
+if TYPE_CHECKING:
+    from fairwitness.fur.search.policies import Policy
 
 
 def _several(rates: tuple[float, ...]) -> tuple[float, ...]:
@@ -41,6 +45,8 @@ class GridConfig(Config):
     def policy(self, min_specificity: float) -> Policy:
         """What plans the trials."""
         del min_specificity
+        from fairwitness.fur.search.policies import GridPolicy
+
         return GridPolicy(self.candidates)
 
     def batches(self, problems: Sequence[str]) -> list[Sequence[str]]:
@@ -69,6 +75,8 @@ class BracketConfig(Config):
 
     def policy(self, min_specificity: float) -> Policy:
         """What plans the trials."""
+        from fairwitness.fur.search.policies import BracketPolicy
+
         return BracketPolicy(self.candidates, min_specificity, self.max_concurrent)
 
     def batches(self, problems: Sequence[str]) -> list[Sequence[str]]:
@@ -102,3 +110,22 @@ class LrSearchConfig(StudyConfig):
     def _searches_have_models(self) -> Self:
         self.must_be_models("search_by_model", self.search_by_model)
         return self
+
+
+def refine(rates: Iterable[float], resolution: float | None) -> tuple[float, ...]:
+    """Rates, lowest first, with further ones between neighbours, evenly on a log scale.
+
+    Args:
+        rates: The rates, each above 0.
+        resolution: Largest factor from one rate to the next, above 1; None adds none. Added rates have three
+            significant digits, so that they can be written down.
+    """
+    given = sorted(set(rates))
+    if resolution is None:
+        return tuple(given)
+    found = set(given)
+    for low, high in pairwise(given):
+        # A gap of exactly the resolution needs no rate in it.
+        parts = ceil(round(log(high / low) / log(resolution), 9))
+        found |= {float(f"{low * (high / low) ** (part / parts):.3g}") for part in range(1, parts)}
+    return tuple(sorted(found))

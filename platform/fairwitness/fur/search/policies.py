@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
-from math import ceil, log
 from typing import Protocol
 
 from fairwitness.analysis.faithfulness import keeps_specificity
@@ -190,22 +188,3 @@ def spread(low: int, high: int, number: int) -> list[int]:
     """At most `number` positions strictly between two others that cut what lies between as evenly as can be."""
     number = min(number, high - low - 1)
     return [low + (high - low) * part // (number + 1) for part in range(1, number + 1)]
-
-
-def refine(rates: Iterable[float], resolution: float | None) -> tuple[float, ...]:
-    """Rates, lowest first, with further ones between neighbours, evenly on a log scale.
-
-    Args:
-        rates: The rates, each above 0.
-        resolution: Largest factor from one rate to the next, above 1; None adds none. Added rates have three
-            significant digits, so that they can be written down.
-    """
-    given = sorted(set(rates))
-    if resolution is None:
-        return tuple(given)
-    found = set(given)
-    for low, high in pairwise(given):
-        # A gap of exactly the resolution needs no rate in it.
-        parts = ceil(round(log(high / low) / log(resolution), 9))
-        found |= {float(f"{low * (high / low) ** (part / parts):.3g}") for part in range(1, parts)}
-    return tuple(sorted(found))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairwitness.analysis.faithfulness import keeps_specificity
+from fairwitness.fur.search.config import refine
 from fairwitness.fur.search.policies import (
     BracketPolicy,
     Evidence,
@@ -23,7 +24,6 @@ from fairwitness.fur.search.policies import (
     best_of,
     is_over,
     judge,
-    refine,
     spread,
 )
 
