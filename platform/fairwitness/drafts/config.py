@@ -20,6 +20,12 @@ ReadBy = Literal["rules", "judge"]
 ConclusionKind = Literal["direct", "plausible"]
 
 
+Position = Literal["initial", "middle", "end"]
+
+
+POSITIONS: tuple[Position, ...] = ("initial", "middle", "end")
+
+
 class TagsConfig(Config):
     """The tags around a draft, as the model writes them."""
 
@@ -153,9 +159,3 @@ class DraftFaithfulnessConfig(RunConfig):
         if isinstance(self.writer, RulesConfig) and ("plausible" in self.conclusions or self.corruptor == "writer"):
             raise ValueError("plausible conclusions and corruptor: writer need `writer` with kind: openai or local")
         return self
-
-
-Position = Literal["initial", "middle", "end"]
-
-
-POSITIONS: tuple[Position, ...] = ("initial", "middle", "end")
