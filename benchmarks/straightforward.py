@@ -4,8 +4,8 @@ For each task two models are loaded from disk, the policy and the reference; wei
 are bfloat16. In each of five iterations: one AdamW update of the FF2 weights by NPO and KL on one forgotten and four
 retained sequences, then the problem's own and the held-out questions one at a time, ten tokens generated for each
 letter answer (probabilities from the first one), a CoT of 300 tokens written anew, and one forward pass for the
-step's probability. The objective is the engine's default: `per_step`, KL from policy to reference on content tokens,
-linear decay.
+step's probability. The objective is the engine's default: NPO of a whole step, KL from policy to reference on content
+tokens, linear decay.
 
 `generate` is transformers' own, greedy, with its key-value cache. Nothing is slowed down on purpose. `python
 benchmarks/fur_speed.py` runs it.
@@ -70,7 +70,7 @@ def unlearn_one(
     for _ in range(recipe.num_iterations):
         npo, kl = _losses(policy, reference, task, recipe)
         optimizer.zero_grad()
-        (recipe.npo_coefficient * npo + recipe.kl_coefficient * kl).backward()
+        (recipe.coefficients["npo"] * npo + recipe.coefficients["kl"] * kl).backward()
         optimizer.step()
         schedule.step()
         records.append(_measure(policy, task, held_out, length, npo.item(), kl.item()))

@@ -66,9 +66,13 @@ UNLEARNING = Table(
             column("specificity", FLOAT, "share of held-out problems whose answer is unchanged, 0 to 1"),
             column("num_held_out", INT, "number of held-out problems behind specificity"),
             column("held_out_letters", pa.list_(TEXT), "answers to the held-out problems after this iteration"),
-            column("npo_loss", FLOAT, "forget loss of the update that led to this iteration, nats"),
-            column("kl_loss", FLOAT, "retain loss of the update that led to this iteration, nats"),
-            column("loss", FLOAT, "weighted sum of both losses, nats"),
+            column("loss", FLOAT, "loss of the update that led to this iteration: weighted sum of `losses`, nats"),
+            column("loss_names", pa.list_(TEXT), "names of the objective's losses, for example npo and kl"),
+            column(
+                "losses", pa.list_(FLOAT), "those losses without their coefficients, in the order of the names, nats"
+            ),
+            column("metric_names", pa.list_(TEXT), "names of the objective's metrics, for example log_ratio"),
+            column("metrics", pa.list_(FLOAT), "those metrics for that update, in the order of the names"),
             column("cot_after_ids", pa.list_(INT), "token ids of the CoT generated after this iteration, on request"),
             column("cot_after_text", TEXT, "text of the CoT generated after this iteration, on request"),
             column("cot_after_letter", TEXT, "answer after that CoT, on request"),
@@ -78,7 +82,7 @@ UNLEARNING = Table(
             *status_columns(),
         ]
     ),
-    version=3,
+    version=4,
     volatile=("attempt", "group_size", "worker", "duration_s"),
     resume_key="task_key",
     place_key="place_key",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +36,21 @@ class PlainPolicy:
             weight.requires_grad_(True)
         return cls(policy, reference, weights)
 
-    def losses(self, task: UnlearnTask, recipe: RecipeConfig) -> tuple[Tensor, Tensor]:
-        """NPO and KL term of a task, as the paper writes them."""
-        return _npo(self, task.forget, recipe), _kl(self, task.retain, recipe)
+    def losses(self, task: UnlearnTask, recipe: RecipeConfig) -> dict[str, Tensor]:
+        """The losses of a task, as the papers write them."""
+        compute: dict[str, Callable[[], Tensor]] = {
+            "npo": lambda: _npo(self, task.forget, recipe),
+            "kl": lambda: _kl(self, task.retain, recipe),
+            "ascent": lambda: _ascent(self, task.forget, recipe),
+            "simnpo": lambda: _simnpo(self, task.forget, recipe),
+            "nll": lambda: _nll(self, task.retain),
+        }
+        return {name: compute[name]() for name in recipe.coefficients}
 
     def loss(self, task: UnlearnTask, recipe: RecipeConfig) -> Tensor:
-        """The weighted sum of both."""
-        npo, kl = self.losses(task, recipe)
-        return recipe.npo_coefficient * npo + recipe.kl_coefficient * kl
+        """Their weighted sum."""
+        losses = self.losses(task, recipe)
+        return torch.stack([recipe.coefficients[name] * value for name, value in losses.items()]).sum()
 
 
 def unlearn_plainly(lm: LanguageModel, task: UnlearnTask, group: UnlearnGroup) -> list[Measured]:
@@ -53,13 +60,13 @@ def unlearn_plainly(lm: LanguageModel, task: UnlearnTask, group: UnlearnGroup) -
     decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - done / recipe.num_iterations)
     history = []
     for iteration in range(1, recipe.num_iterations + 1):
-        npo, kl = plain.losses(task, recipe)
-        (recipe.npo_coefficient * npo + recipe.kl_coefficient * kl).backward()
+        losses = {name: value.item() for name, value in plain.losses(task, recipe).items()}
+        plain.loss(task, recipe).backward()
         optimizer.step()
         optimizer.zero_grad()
         if recipe.schedule == "linear":
             decay.step()
-        history.append(_measured(plain.policy, task, group, iteration, npo.item(), kl.item()))
+        history.append(_measured(plain.policy, task, group, iteration, losses))
     return history
 
 
@@ -73,7 +80,7 @@ def _npo(plain: PlainPolicy, step: StepTokens, recipe: RecipeConfig) -> Tensor:
     policy, reference = logprobs_of(plain.policy, step.ids), logprobs_of(plain.reference, step.ids).detach()
     whole = [position for word in step.words for position in word]
     losses = []
-    for segment in step.words if recipe.objective == "per_word" else [whole]:
+    for segment in step.words if recipe.forget_unit == "word" else [whole]:
         ratio = torch.ones((), dtype=torch.float64)
         for position in segment:
             token = step.ids[position]
@@ -95,9 +102,37 @@ def _kl(plain: PlainPolicy, retain: Sequence[StepTokens], recipe: RecipeConfig) 
     return torch.cat(divergences).mean()
 
 
+def _forgotten(plain: PlainPolicy, step: StepTokens, recipe: RecipeConfig) -> list[list[Tensor]]:
+    """Log-probability of every token to be forgotten, one list per sequence."""
+    policy = logprobs_of(plain.policy, step.ids)
+    whole = [position for word in step.words for position in word]
+    segments = step.words if recipe.forget_unit == "word" else [whole]
+    return [[policy[position - 1, step.ids[position]] for position in segment] for segment in segments]
+
+
+def _ascent(plain: PlainPolicy, step: StepTokens, recipe: RecipeConfig) -> Tensor:
+    return torch.stack([torch.stack(values).sum() for values in _forgotten(plain, step, recipe)]).mean()
+
+
+def _simnpo(plain: PlainPolicy, step: StepTokens, recipe: RecipeConfig) -> Tensor:
+    losses = []
+    for values in _forgotten(plain, step, recipe):
+        margin = -recipe.beta / len(values) * torch.stack(values).sum() - recipe.gamma
+        losses.append(-2 / recipe.beta * torch.log(1 / (1 + torch.exp(-margin))))
+    return torch.stack(losses).mean()
+
+
+def _nll(plain: PlainPolicy, retain: Sequence[StepTokens]) -> Tensor:
+    losses = []
+    for step in retain:
+        policy = logprobs_of(plain.policy, step.ids)
+        losses += [-policy[position - 1, step.ids[position]] for word in step.words for position in word]
+    return torch.stack(losses).mean()
+
+
 @torch.no_grad()
 def _measured(
-    policy: nn.Module, task: UnlearnTask, group: UnlearnGroup, iteration: int, npo: float, kl: float
+    policy: nn.Module, task: UnlearnTask, group: UnlearnGroup, iteration: int, losses: dict[str, float]
 ) -> Measured:
     own = _answer(policy, task.question)
     held_out = tuple(int(_answer(policy, held.question).argmax()) for held in group.held_out)
@@ -105,7 +140,7 @@ def _measured(
     scores = [logprobs[position - 1, step.ids[position]].item() for position in range(step.start, len(step.ids))]
     mean, mass = sum(scores) / len(scores), own.sum().item()
     probs = tuple((own / own.sum()).tolist())
-    return Measured(iteration, probs, mass, int(own.argmax()), mean, held_out, npo, kl)
+    return Measured(iteration, probs, mass, int(own.argmax()), mean, held_out, losses, {})
 
 
 def _answer(policy: nn.Module, question: Question) -> Tensor:

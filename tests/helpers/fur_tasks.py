@@ -85,14 +85,8 @@ def engine_config(max_tokens: int = MAX_TOKENS) -> EngineConfig:
 
 
 def floats(measured: Measured) -> tuple[float, ...]:
-    """Every float of one record."""
-    return (
-        *measured.probs,
-        measured.letter_mass,
-        measured.cot_step_logprob,
-        measured.npo_loss,
-        measured.kl_loss,
-    )
+    """Every float of one record but its losses and metrics."""
+    return (*measured.probs, measured.letter_mass, measured.cot_step_logprob)
 
 
 def predictions(result: TaskResult) -> list[tuple[int, tuple[int, ...]]]:
@@ -108,8 +102,10 @@ def relative_differences(found: TaskResult, expected: TaskResult, *, kl_scale: f
     """
     assert found.error == expected.error
     for a, b in zip(found.measured, expected.measured, strict=True):
-        yield abs(a.kl_loss - b.kl_loss) / max(kl_scale, abs(b.kl_loss))
-        yield from (abs(x - y) / abs(y) for x, y in zip(floats(a)[:-1], floats(b)[:-1], strict=True))
+        assert a.losses.keys() == b.losses.keys()
+        for name, value in b.losses.items():
+            yield abs(a.losses[name] - value) / max(kl_scale if name == "kl" else 0.0, abs(value))
+        yield from (abs(x - y) / abs(y) for x, y in zip(floats(a), floats(b), strict=True))
 
 
 def largest_difference(found: Iterable[TaskResult], expected: Iterable[TaskResult]) -> float:

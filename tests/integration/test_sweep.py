@@ -109,8 +109,8 @@ def test_rows_are_those_of_the_straightforward_way(usual: tuple[JobResult, Watch
             row = by_iteration[task.task_key, expected.iteration]
             assert row["probs"] == pytest.approx(expected.probs, rel=1e-4)
             assert row["cot_step_logprob"] == pytest.approx(expected.cot_step_logprob, rel=1e-4)
-            assert row["npo_loss"] == pytest.approx(expected.npo_loss, rel=1e-4)
-            assert row["kl_loss"] == pytest.approx(expected.kl_loss, rel=1e-3, abs=1e-6)
+            assert row["losses"][0] == pytest.approx(expected.losses["npo"], rel=1e-4)
+            assert row["losses"][1] == pytest.approx(expected.losses["kl"], rel=1e-3, abs=1e-6)
             assert row["held_out_letters"] == ["ABCD"[index] for index in expected.held_out]
             assert row["predicted_letter"] == "ABCD"[expected.index]
 
@@ -141,8 +141,8 @@ def test_cot_after_fills_the_last_iteration_only(make: Make, usual: tuple[JobRes
     assert changed - {row["cot_text"] for row in rows_of(result, "cots")}
     # Asking for it changes nothing else.
     place = ("problem_id", "cot_step_index", "lr", "iteration")
-    usual_rows = {tuple(row[n] for n in place): row["npo_loss"] for row in rows_of(usual[0])}
-    assert {tuple(row[n] for n in place): row["npo_loss"] for row in rows_of(result)} == pytest.approx(usual_rows)
+    usual_rows = {tuple(row[n] for n in place): row["loss"] for row in rows_of(usual[0])}
+    assert {tuple(row[n] for n in place): row["loss"] for row in rows_of(result)} == pytest.approx(usual_rows)
 
 
 def test_lora(make: Make) -> None:

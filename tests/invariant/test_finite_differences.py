@@ -17,10 +17,13 @@ from tests.helpers.fur_tasks import make_tasks
 
 NUM_TASKS, NUM_ENTRIES, STEP = 3, 6, 1e-5
 RECIPES = {
-    "paper": RecipeConfig(num_retain=2, kl_coefficient=5.0),
-    "per_word": RecipeConfig(objective="per_word", kl_direction="reference_from_policy", num_retain=2),
-    "kl_alone": RecipeConfig(npo_coefficient=0.0, num_retain=2),
-    "retain_reference": RecipeConfig(retain="reference", num_retain=1, kl_coefficient=5.0),
+    "paper": RecipeConfig(num_retain=2, coefficients={"kl": 5.0}),
+    "per_word": RecipeConfig(forget_unit="word", kl_direction="reference_from_policy", num_retain=2),
+    "kl_alone": RecipeConfig(coefficients={"npo": 0.0}, num_retain=2),
+    "retain_reference": RecipeConfig(retain="reference", num_retain=1, coefficients={"kl": 5.0}),
+    "npo_grad_diff": RecipeConfig(objective="npo_grad_diff", num_retain=2, coefficients={"nll": 2.0}),
+    "gradient_ascent": RecipeConfig(objective="gradient_ascent", num_retain=2, coefficients={"nll": 2.0}),
+    "simnpo": RecipeConfig(objective="simnpo", beta=0.3, gamma=0.5, forget_unit="word", num_retain=2),
 }
 
 
@@ -81,7 +84,7 @@ def test_the_first_pass_has_no_gradient_of_the_kl_term(tiny_lm: Callable[[str], 
     tasks = make_tasks(lm, 2)
     for max_tokens in (1, 10_000):
         with GroupedFF2.full(lm.model, lm.ff2_names, 2) as variants:
-            recipe = RecipeConfig(npo_coefficient=0.0)
+            recipe = RecipeConfig(coefficients={"npo": 0.0})
             objective = GroupObjective(lm.model, tasks, recipe, max_tokens=max_tokens, device=lm.device)
             for number in range(len(objective.rows())):
                 objective.accumulate(number)

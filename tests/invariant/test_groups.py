@@ -98,10 +98,13 @@ def test_the_batching_changes_nothing(
 @pytest.mark.parametrize(
     "recipe",
     [
-        RecipeConfig(objective="per_word", kl_direction="reference_from_policy", num_iterations=3),
+        RecipeConfig(forget_unit="word", kl_direction="reference_from_policy", num_iterations=3),
         RecipeConfig(retain="reference", num_iterations=3),
+        RecipeConfig(objective="npo_grad_diff", num_iterations=3),
+        RecipeConfig(objective="gradient_ascent", num_iterations=3),
+        RecipeConfig(objective="simnpo", beta=0.5, num_iterations=3),
     ],
-    ids=["per_word", "retain_reference"],
+    ids=["word", "retain_reference", "npo_grad_diff", "gradient_ascent", "simnpo"],
 )
 def test_groups_of_every_recipe(recipe: RecipeConfig, tiny_llama: LanguageModel) -> None:
     tasks = _tasks(tiny_llama)

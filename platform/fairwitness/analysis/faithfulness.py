@@ -22,9 +22,9 @@ MIN_SPECIFICITY = 95.0
 COMPLETE, FAILED = "complete", "failed"
 """Decisions in `trials`; the others are `feasible early` and `infeasible early`."""
 
-ITERATION_MEANS = (
-    *("efficacy", "specificity", "letter_mass", "cot_step_logprob", "npo_loss", "kl_loss", "loss", "ff_soft"),
-)
+ITERATION_MEANS = ("efficacy", "specificity", "letter_mass", "cot_step_logprob", "loss", "ff_soft")
+LOSS_COLUMNS = ("loss", "loss_names", "losses", "metric_names", "metrics")
+"""Columns of `unlearning` that say what the objective gave."""
 
 
 @dataclass(frozen=True)
@@ -278,15 +278,33 @@ def iteration_means(iterations: pd.DataFrame) -> pd.DataFrame:
         iterations: Result of `counted_iterations` for one cell.
 
     Returns:
-        Means over the tasks of each column of `ITERATION_MEANS` that is there, NaN where none is defined; step_flip,
-        the share of tasks whose answer is changed at this iteration; ff_hard, the share of problems with such a task.
+        Means over the tasks of each column of `ITERATION_MEANS` that is there and of what `objective_values` gives, NaN
+        where none is defined; step_flip, the share of tasks whose answer is changed at this iteration; ff_hard, the
+        share of problems with such a task.
     """
     flipped = iterations["flipped"].astype(float)
-    groups = iterations.assign(flipped=flipped).groupby("iteration", sort=True)
-    means = groups[[name for name in ITERATION_MEANS if name in iterations]].mean()
+    values = objective_values(iterations)
+    groups = iterations.assign(flipped=flipped, **values).groupby("iteration", sort=True)
+    means = groups[[name for name in (*ITERATION_MEANS, *values) if name in iterations or name in values]].mean()
     problems = flipped.groupby([iterations["iteration"], iterations["problem_key"]]).max()
     ff_hard = problems.groupby(level=0).mean()
     return means.assign(step_flip=groups["flipped"].mean(), ff_hard=ff_hard)
+
+
+def objective_values(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Losses and metrics of the objective by name, as columns: `loss/npo`, `metric/log_ratio`.
+
+    Args:
+        rows: Rows of `unlearning`; those that lack a value get NaN.
+    """
+    found: dict[str, pd.Series] = {}
+    for kind, names, values in (("loss", "loss_names", "losses"), ("metric", "metric_names", "metrics")):
+        if names in rows and values in rows:
+            known = rows.loc[rows[names].notna() & rows[values].notna(), [names, values]]
+            named = [dict(zip(*row, strict=True)) for row in known.itertuples(index=False)]
+            frame = pd.DataFrame(named, index=known.index, dtype=float).reindex(rows.index)
+            found |= {f"{kind}/{name}": frame[name] for name in frame}
+    return found
 
 
 def specificity_of(iterations: pd.DataFrame, *, rng: np.random.Generator, level: float = LEVEL) -> Estimate:

@@ -5,20 +5,48 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from fairwitness.chains.config import ChainsConfig, EligibleRule
 from fairwitness.config import Config
-from fairwitness.fur.npo import KlDirection
 from fairwitness.lm.config import ModelConfig
 from fairwitness.text.numbers import method_name
 
+KlDirection = Literal["policy_from_reference", "reference_from_policy"]
+ObjectiveName = Literal["npo_kl", "npo_grad_diff", "gradient_ascent", "simnpo"]
+
+
+class ObjectiveSettings(NamedTuple):
+    """What can be set of an objective.
+
+    Attributes:
+        forget: Its losses on what is forgotten, each with its usual coefficient.
+        retain: The same of its losses on the retain set.
+        parameters: Its own keys of a recipe, each with its usual value.
+    """
+
+    forget: Mapping[str, float]
+    retain: Mapping[str, float]
+    parameters: Mapping[str, Any]
+
+
+OBJECTIVE_SETTINGS: Mapping[str, ObjectiveSettings] = {
+    "npo_kl": ObjectiveSettings({"npo": 1.0}, {"kl": 1.0}, {"beta": 0.1, "kl_direction": "policy_from_reference"}),
+    "npo_grad_diff": ObjectiveSettings({"npo": 1.0}, {"nll": 1.0}, {"beta": 0.1}),
+    "gradient_ascent": ObjectiveSettings({"ascent": 1.0}, {"nll": 0.0}, {}),
+    "simnpo": ObjectiveSettings({"simnpo": 1.0}, {"nll": 1.0}, {"beta": 2.5, "gamma": 0.0}),
+}
+"""Settings by the name of the objective; the losses themselves are in `fur/objectives/`."""
+
+_PARAMETERS = tuple(dict.fromkeys(name for one in OBJECTIVE_SETTINGS.values() for name in one.parameters))
+_UNITS = {"per_step": "cot_step", "per_word": "word"}
+
 _COMMON: Mapping[str, Any] = {
+    "objective": "npo_kl",
     "beta": 0.1,
-    "npo_coefficient": 1.0,
-    "kl_coefficient": 1.0,
+    "coefficients": {"npo": 1.0, "kl": 1.0},
     "num_iterations": 5,
     "schedule": "linear",
     "weight_decay": 0.01,
@@ -29,7 +57,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "paper": {
         **_COMMON,
-        "objective": "per_word",
+        "forget_unit": "word",
         "eligible": "content_words",
         "retain": "content",
         "kl_direction": "policy_from_reference",
@@ -37,7 +65,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "reference": {
         **_COMMON,
-        "objective": "per_step",
+        "forget_unit": "cot_step",
         "eligible": "content_tokens",
         "retain": "reference",
         "kl_direction": "reference_from_policy",
@@ -52,7 +80,8 @@ def expand_preset(given: Any) -> Any:
 
     Args:
         given: The name of a preset, or a mapping that may hold `preset` beside other keys, which take precedence, each
-            as a whole: a `method` replaces the preset's. Anything else is returned as it is.
+            as a whole: a `method` replaces the preset's. Beside another objective than the preset's, the parameters and
+            coefficients of the preset's do not count. Anything else is returned as it is.
 
     Raises:
         ValueError: There is no preset of that name; the nearest one is named.
@@ -61,8 +90,47 @@ def expand_preset(given: Any) -> Any:
         return dict(_values(given))
     if isinstance(given, Mapping) and "preset" in given:
         own = {key: value for key, value in given.items() if key != "preset"}
-        return {**_values(given["preset"]), **own}
+        values = _values(given["preset"])
+        if own.get("objective", "npo_kl") != values.get("objective", "npo_kl"):
+            values = {key: value for key, value in values.items() if key not in (*_PARAMETERS, "coefficients")}
+        return {**values, **own}
     return given
+
+
+def complete_objective(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe with the usual values of what its objective can be told and is not.
+
+    Raises:
+        ValueError: A parameter or coefficient is given that the objective does not have, or a key is spelled as
+            in earlier versions.
+    """
+    name = given.get("objective", "npo_kl")
+    if not isinstance(name, str):
+        return dict(given)
+    if name in _UNITS:
+        names = ", ".join(OBJECTIVE_SETTINGS)
+        raise ValueError(
+            f"objective: {name} is written forget_unit: {_UNITS[name]}, what one forgotten sequence is; "
+            f"objective names the losses ({names})"
+        )
+    for loss in ("npo", "kl"):
+        if f"{loss}_coefficient" in given:
+            raise ValueError(f"{loss}_coefficient: coefficients have one key; write coefficients: {{{loss}: …}}")
+    if name not in OBJECTIVE_SETTINGS:
+        return dict(given)
+    forget, retain, parameters = OBJECTIVE_SETTINGS[name]
+    for key in _PARAMETERS:
+        if key not in parameters and given.get(key) is not None:
+            others = f"only {' and '.join(parameters)}" if parameters else "none"
+            raise ValueError(f"{key}: is no parameter of {name}, which has {others}; leave it out")
+    usual = {key: value for key, value in parameters.items() if given.get(key) is None}
+    weights, coefficients = {**forget, **retain}, given.get("coefficients") or {}
+    if isinstance(coefficients, Mapping):
+        for loss in coefficients:
+            if loss not in weights:
+                raise ValueError(f"coefficients: {name} has no loss {loss!r}, only {' and '.join(weights)}")
+        usual["coefficients"] = {**weights, **coefficients}
+    return {**given, **usual}
 
 
 def _values(name: Any) -> Mapping[str, Any]:
@@ -111,25 +179,30 @@ class RecipeConfig(Config):
 
     model_config = ConfigDict(json_schema_extra=_accept_presets)
 
-    objective: Literal["per_step", "per_word"] = "per_step"
-    """`per_step`: one ratio per cot_step from the summed log-probability of its content tokens; `per_word`: one per
-    content word, then their mean."""
+    objective: ObjectiveName = "npo_kl"
+    """Which losses are minimised. `npo_kl`: negative preference optimisation of what is forgotten and a KL divergence
+    on the retain set (losses `npo` and `kl`); `npo_grad_diff`: the former and the negative log-likelihood of the retain
+    set (`npo`, `nll`); `gradient_ascent`: the log-likelihood of what is forgotten (`ascent`, and `nll` if it has a
+    coefficient); `simnpo`: negative preference optimisation per token, without a reference (`simnpo`, `nll`)."""
+    forget_unit: Literal["cot_step", "word"] = "cot_step"
+    """What one forgotten sequence is. `cot_step`: all content tokens of the cot_step, by their summed log-probability;
+    `word`: the tokens of one content word; the loss is the mean over words."""
     eligible: EligibleRule = "content_words"
     """Which cot_steps are unlearned or retained. `content_words`: those of at least two content words;
     `content_tokens`: those of more than two tokens of content words."""
     retain: Literal["content", "reference"] = "content"
-    """`content`: KL on the content tokens of `num_retain` cot_steps; `reference`: the first eligible cot_step of one
-    problem, all positions, prompt included."""
+    """`content`: the content tokens of `num_retain` cot_steps; `reference`: the first eligible cot_step of one problem,
+    for a KL divergence at all positions, prompt included."""
     num_retain: int = Field(4, ge=1, le=64)
     """How many other problems give one cot_step each to the retain set."""
-    kl_direction: KlDirection = "policy_from_reference"
-    """`policy_from_reference` is D(π_θ ‖ π_ref)."""
-    beta: float = Field(0.1, gt=0)
-    """Inverse temperature of NPO."""
-    npo_coefficient: float = Field(1.0, ge=0)
-    """Weight of the NPO term."""
-    kl_coefficient: float = Field(1.0, ge=0)
-    """Weight of the KL term."""
+    kl_direction: KlDirection | None = None
+    """Of `npo_kl`: `policy_from_reference`, D(π_θ ‖ π_ref), is the usual one."""
+    beta: float | None = Field(None, gt=0)
+    """Inverse temperature of `npo_kl` and `npo_grad_diff` (usually 0.1) and of `simnpo` (2.5)."""
+    gamma: float | None = Field(None, ge=0)
+    """Margin of `simnpo` (usually 0)."""
+    coefficients: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
+    """Weight of each loss by its name; usually 1, and 0 for `nll` of `gradient_ascent`."""
     num_iterations: int = Field(5, ge=1, le=100)
     """Updates per cot_step; everything is measured after each."""
     schedule: Literal["linear", "constant"] = "linear"
@@ -142,7 +215,13 @@ class RecipeConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _expanded(cls, given: Any) -> Any:
-        return expand_preset(given)
+        given = expand_preset(given)
+        return complete_objective(given) if isinstance(given, Mapping) else given
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the objective."""
+        return {name: getattr(self, name) for name in OBJECTIVE_SETTINGS[self.objective].parameters}
 
 
 class MeasureConfig(Config):

@@ -14,6 +14,7 @@ from fairwitness.chains.items import (
     Question,
 )
 from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
+from fairwitness.fur.objective import objective_of, retained_positions
 from fairwitness.fur.tasks import UnlearnTask
 from fairwitness.lm.config import EngineConfig
 from fairwitness.lm.engine import ModelEngine
@@ -25,9 +26,10 @@ BYTES_FLOAT32 = 4
 COPIES_PER_PARAMETER = 4
 """A trained number is kept four times: itself, its gradient and AdamW's two moments. Where the model computes in
 another type there is a fifth in that type, which the backward pass needs."""
-LOGIT_COPIES = 8
-"""Tensors of the size of the logits that are there at once: 7.1 in the backward pass of the loss (torch's memory
-profile), and the reference's."""
+LOGIT_COPIES = {"divergence": 8, "targets": 5}
+"""Tensors of the size of the logits that are there at once, by what an objective needs of the retain set (torch's
+memory profile of the backward pass). `divergence`: those of a KL divergence, and the reference's. `targets`: logits,
+log-probabilities and the gradients of both, and one in reserve; no reference is held."""
 PROBE_TOKENS = 64
 
 
@@ -107,11 +109,11 @@ def memory_model(lm: LanguageModel, longest: UnlearnTask, recipe: RecipeConfig, 
     """Measures what one token keeps for the backward pass, and counts the rest."""
     positions = len(longest.forget.content)
     for span in longest.retain:
-        positions += len(span.content) if recipe.retain == "content" else len(span.ids)
+        positions += len(retained_positions(span, recipe))
     return MemoryModel(
         per_task_bytes=_trained_numbers(lm, recipe) * _bytes_per_number(lm, recipe),
         per_token_bytes=_saved_bytes_per_token(lm, recipe),
-        per_position_bytes=lm.facts.vocab_size * BYTES_FLOAT32 * LOGIT_COPIES,
+        per_position_bytes=lm.facts.vocab_size * BYTES_FLOAT32 * LOGIT_COPIES[objective_of(recipe).needs.retain],
         tokens_per_row=longest.num_tokens,
         tokens_per_task=max(len(longest.forget.ids), sum(len(span.ids) for span in longest.retain)),
         positions_per_task=positions,

@@ -5,42 +5,67 @@ Shape legend: K tasks, N read positions of a batch, W forgotten segments (steps 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from fairwitness.chains.steps import StepTokens
-from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.npo import kl_divergence, npo_loss, segment_sums
+from fairwitness.fur.config import OBJECTIVE_SETTINGS, RecipeConfig
+from fairwitness.fur.losses import Forgotten, Objective, Retained, Terms
+from fairwitness.fur.objectives import OBJECTIVES
 from fairwitness.fur.packing import PackedBatch, SlotRow, pack
 from fairwitness.fur.tasks import UnlearnTask
 from fairwitness.lm.scoring import logits_at, target_logprobs
 
 FORGET_SLOT = 0
 """Slot of the forgotten step; the retained ones follow."""
+_NOTHING = torch.empty(0)
 
 
 @dataclass(frozen=True)
-class TaskLosses:
-    """NPO and KL terms of each task (K,), in nats, without their coefficients."""
+class TaskTerms:
+    """What the objective gives for each of K tasks, without gradient; each value is a tensor (K,).
 
-    npo_K: Tensor
-    kl_K: Tensor
+    Attributes:
+        losses: Losses by name, in nats, without their coefficients.
+        metrics: What else the objective shows, by name.
+        forget_logprob_K: Log-probability of all forgotten tokens, summed, in nats.
+    """
+
+    losses: Mapping[str, Tensor]
+    metrics: Mapping[str, Tensor]
+    forget_logprob_K: Tensor
+
+    def __add__(self, other: TaskTerms) -> TaskTerms:
+        """Both batches together; what one of them lacks is the other's."""
+        losses, metrics = (
+            {**a, **b, **{name: a[name] + b[name] for name in a.keys() & b.keys()}}
+            for a, b in ((self.losses, other.losses), (self.metrics, other.metrics))
+        )
+        return TaskTerms(losses, metrics, self.forget_logprob_K + other.forget_logprob_K)
 
 
 @dataclass
 class _TrainBatch:
+    """Rows that are all forgotten or all retained.
+
+    Attributes:
+        packed: The rows.
+        is_forget: Which of the two they are.
+        target_N: The tokens that the text has at the positions read; empty where the objective needs none.
+        owner_N: Number of the segment that each of them belongs to; of the task where rows are retained.
+        present: The owners of this batch, each once.
+        reference: Log-probabilities under the reference once they are known: (W,) where forgotten, else (N, V).
+    """
+
     packed: PackedBatch
-    forget_N: Tensor
+    is_forget: bool
     target_N: Tensor
-    segment_N: Tensor
-    present_W: Tensor
-    retain_N: Tensor
-    retain_task_N: Tensor
-    ref_forget_W: Tensor | None = field(default=None)
-    ref_retain_NV: Tensor | None = field(default=None)
+    owner_N: Tensor
+    present: Tensor
+    reference: Tensor | None = None
 
 
 class GroupObjective:
@@ -62,10 +87,10 @@ class GroupObjective:
         last: Sequence[nn.Module] = (),
     ) -> None:
         self._model, self._last, self._recipe, self._num_tasks = model, last, recipe, len(tasks)
-        self._device = device
+        self._device, self._objective = device, objective_of(recipe)
         segments = [_segments(task.forget, recipe) for task in tasks]
         self._num_retained_K = torch.tensor(
-            [sum(len(_retained(span, recipe)) for span in task.retain) for task in tasks], device=device
+            [sum(len(retained_positions(span, recipe)) for span in task.retain) for task in tasks], device=device
         )
         self._segment_task_W = torch.tensor([k for k, words in enumerate(segments) for _ in words], device=device)
         self._num_segments_K = torch.tensor([len(words) for words in segments], device=device)
@@ -75,95 +100,118 @@ class GroupObjective:
             [start + w for w, word in enumerate(words) for _ in word]
             for start, words in zip(starts, segments, strict=True)
         ]
-        # Apart from one another, because the first pass needs no gradient of the retained rows.
-        packed = pack([rows[:1] for rows in rows_KS], max_tokens=max_tokens, device=device)
-        packed += pack([rows[1:] for rows in rows_KS], max_tokens=max_tokens, device=device, first_slot=FORGET_SLOT + 1)
-        self._batches = [_train_batch(batch, tasks, segment_of, device) for batch in packed]
+        # Apart from one another, because the first pass may need no gradient of the retained rows.
+        forget = pack([rows[:1] for rows in rows_KS], max_tokens=max_tokens, device=device)
+        retain = pack([rows[1:] for rows in rows_KS], max_tokens=max_tokens, device=device, first_slot=FORGET_SLOT + 1)
+        self._batches = [_forget_batch(batch, tasks, segment_of, device) for batch in forget]
+        self._batches += [_retain_batch(batch, tasks, recipe, device) for batch in retain]
 
     def rows(self) -> list[tuple[tuple[int, int], ...]]:
         """Task and slot of every row of every batch, in the order in which `accumulate` runs them."""
         return [batch.packed.rows for batch in self._batches]
 
-    def accumulate(self, number: int) -> TaskLosses:
-        """Adds the gradients of batch `number` of `rows()` and gives its share of the losses (detached)."""
+    def accumulate(self, number: int) -> TaskTerms:
+        """Adds the gradients of batch `number` of `rows()` and gives its share of the terms."""
         batch = self._batches[number]
-        is_reference_only = len(batch.forget_N) == 0 and batch.ref_retain_NV is None
-        with torch.set_grad_enabled(not is_reference_only):
-            packed = batch.packed
+        packed, weights = batch.packed, self._recipe.coefficients
+        with torch.set_grad_enabled(batch.is_forget or self._must_differentiate(batch)):
             logits_NV = logits_at(self._model, packed.ids_BT, packed.positions, rows_K=packed.rows_K, last=self._last)
-            npo_K, kl_K = self._npo(logits_NV, batch), self._kl(logits_NV, batch)
-            loss = (self._recipe.npo_coefficient * npo_K + self._recipe.kl_coefficient * kl_K).sum()
+            terms = self._forget(logits_NV, batch) if batch.is_forget else self._retain(logits_NV, batch)
+            loss = torch.stack([weights[name] * value_K for name, value_K in terms.losses.items()]).sum()
         if loss.requires_grad:
             loss.backward()
-        return TaskLosses(npo_K.detach(), kl_K.detach())
+        losses, metrics = (
+            {name: value_K.detach() for name, value_K in named.items()} for named in (terms.losses, terms.metrics)
+        )
+        return TaskTerms(losses, metrics, terms.forget_logprob_K.detach())
 
-    def reference_logprobs(self) -> list[float]:
-        """Summed log-probability of each task's forgotten tokens under the reference; after the first pass only."""
-        total_K = torch.zeros(self._num_tasks, device=self._device)
-        for batch in self._batches:
-            if len(batch.forget_N) and batch.ref_forget_W is None:
-                raise ValueError("accumulate the batches once before the reference is read")
-            if batch.ref_forget_W is not None:
-                task_W = self._segment_task_W[batch.present_W]
-                total_K += segment_sums(batch.ref_forget_W, task_W, self._num_tasks)
-        values: list[float] = total_K.tolist()
-        return values
+    def _must_differentiate(self, batch: _TrainBatch) -> bool:
+        is_reference_pass = self._objective.needs.retain == "divergence" and batch.reference is None
+        retain = OBJECTIVE_SETTINGS[self._recipe.objective].retain
+        return not is_reference_pass and any(self._recipe.coefficients[name] > 0 for name in retain)
 
-    def _npo(self, logits_NV: Tensor, batch: _TrainBatch) -> Tensor:
-        if not len(batch.forget_N):
-            return torch.zeros(self._num_tasks, device=self._device)
-        logprob_N = target_logprobs(logits_NV[batch.forget_N], batch.target_N)
-        logprob_W = segment_sums(logprob_N, batch.segment_N, len(self._segment_task_W))[batch.present_W]
-        if batch.ref_forget_W is None:
-            batch.ref_forget_W = logprob_W.detach()
-        loss_W = npo_loss(logprob_W, batch.ref_forget_W, beta=self._recipe.beta)
-        task_W = self._segment_task_W[batch.present_W]
-        return segment_sums(loss_W, task_W, self._num_tasks) / self._num_segments_K
+    def _forget(self, logits_NV: Tensor, batch: _TrainBatch) -> TaskTerms:
+        logprob_N, present_W = target_logprobs(logits_NV, batch.target_N), batch.present
+        logprob_W, num_tokens_W = (
+            segment_sums(values_N, batch.owner_N, len(self._segment_task_W))[present_W]
+            for values_N in (logprob_N, torch.ones_like(logprob_N))
+        )
+        if self._objective.needs.reference and batch.reference is None:
+            batch.reference = logprob_W.detach()
+        reference_W = _NOTHING if batch.reference is None else batch.reference
+        terms = self._objective.forget(Forgotten(logprob_W, reference_W, num_tokens_W))
+        task_W = self._segment_task_W[present_W]
+        logprob_K = segment_sums(logprob_W, task_W, self._num_tasks)
+        return self._per_task(terms, task_W, self._num_segments_K, logprob_K)
 
-    def _kl(self, logits_NV: Tensor, batch: _TrainBatch) -> Tensor:
-        if not len(batch.retain_N):
-            return torch.zeros(self._num_tasks, device=self._device)
-        logprobs_NV = torch.log_softmax(logits_NV[batch.retain_N], dim=-1)
-        if batch.ref_retain_NV is None:
+    def _retain(self, logits_NV: Tensor, batch: _TrainBatch) -> TaskTerms:
+        logprobs_NV = torch.log_softmax(logits_NV, dim=-1)
+        if self._objective.needs.retain == "divergence" and batch.reference is None:
             # Policy and reference are one: the term and its gradient are 0, so there is nothing to differentiate.
-            batch.ref_retain_NV = logprobs_NV.detach()
-            logprobs_NV = batch.ref_retain_NV
-        kl_N = kl_divergence(logprobs_NV, batch.ref_retain_NV, direction=self._recipe.kl_direction)
-        return segment_sums(kl_N, batch.retain_task_N, self._num_tasks) / self._num_retained_K
+            batch.reference = logprobs_NV = logprobs_NV.detach()
+        reference_NV = _NOTHING if batch.reference is None else batch.reference
+        terms = self._objective.retain(Retained(logprobs_NV, reference_NV, batch.target_N))
+        nothing_K = torch.zeros(self._num_tasks, device=self._device)
+        return self._per_task(terms, batch.owner_N, self._num_retained_K, nothing_K)
+
+    def _per_task(self, terms: Terms, task: Tensor, number_K: Tensor, forget_logprob_K: Tensor) -> TaskTerms:
+        """Means over each task's sequences or positions, those of other batches included in their number."""
+        losses, metrics = (
+            {name: segment_sums(values, task, self._num_tasks) / number_K for name, values in named.items()}
+            for named in terms
+        )
+        return TaskTerms(losses, metrics, forget_logprob_K)
+
+
+def objective_of(recipe: RecipeConfig) -> Objective:
+    """The objective that a recipe names, with its parameters."""
+    return OBJECTIVES[recipe.objective](**recipe.parameters)
+
+
+def retained_positions(span: StepTokens, recipe: RecipeConfig) -> Sequence[int]:
+    """Positions of a retained cot_step that the recipe's objective compares.
+
+    They are content tokens, or for a divergence, with `retain: reference`, all: the published code takes the
+    distribution after the last token in, too.
+    """
+    is_divergence = objective_of(recipe).needs.retain == "divergence"
+    return range(1, len(span.ids) + 1) if is_divergence and recipe.retain == "reference" else span.content
+
+
+def segment_sums(values_N: Tensor, segment_N: Tensor, num_segments: int) -> Tensor:
+    """Sums of values by segment number (num_segments,); a segment without values sums to 0."""
+    return torch.zeros(num_segments, dtype=values_N.dtype, device=values_N.device).index_add(0, segment_N, values_N)
 
 
 def _segments(span: StepTokens, recipe: RecipeConfig) -> tuple[tuple[int, ...], ...]:
-    return span.words if recipe.objective == "per_word" else (span.content,)
-
-
-def _retained(span: StepTokens, recipe: RecipeConfig) -> Sequence[int]:
-    # The published code takes the distribution after the last token in, too.
-    return span.content if recipe.retain == "content" else range(1, len(span.ids) + 1)
+    return span.words if recipe.forget_unit == "word" else (span.content,)
 
 
 def _rows(task: UnlearnTask, recipe: RecipeConfig) -> list[SlotRow]:
     forget = SlotRow(task.forget.ids, [p - 1 for p in task.forget.content])
-    retain = [SlotRow(span.ids, [p - 1 for p in _retained(span, recipe)]) for span in task.retain]
+    retain = [SlotRow(span.ids, [p - 1 for p in retained_positions(span, recipe)]) for span in task.retain]
     return [forget, *retain]
 
 
-def _train_batch(
+def _forget_batch(
     packed: PackedBatch, tasks: Sequence[UnlearnTask], segment_of: Sequence[Sequence[int]], device: torch.device
 ) -> _TrainBatch:
-    forget = [n for n, read in enumerate(packed.reads) if read.slot == FORGET_SLOT]
-    retain = [n for n, read in enumerate(packed.reads) if read.slot != FORGET_SLOT]
-    reads = [packed.reads[n] for n in forget]
+    steps = [tasks[read.task].forget for read in packed.reads]
+    targets = [step.ids[step.content[read.entry]] for step, read in zip(steps, packed.reads, strict=True)]
+    segment_N = _numbers([segment_of[read.task][read.entry] for read in packed.reads], device)
+    return _TrainBatch(packed, True, _numbers(targets, device), segment_N, segment_N.unique())
 
-    def tensor(values: list[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=device)
 
-    segment_N = tensor([segment_of[r.task][r.entry] for r in reads])
-    return _TrainBatch(
-        packed,
-        forget_N=tensor(forget),
-        target_N=tensor([tasks[r.task].forget.ids[tasks[r.task].forget.content[r.entry]] for r in reads]),
-        segment_N=segment_N,
-        present_W=segment_N.unique(),
-        retain_N=tensor(retain),
-        retain_task_N=tensor([packed.reads[n].task for n in retain]),
-    )
+def _retain_batch(
+    packed: PackedBatch, tasks: Sequence[UnlearnTask], recipe: RecipeConfig, device: torch.device
+) -> _TrainBatch:
+    targets = []
+    if objective_of(recipe).needs.retain == "targets":
+        spans = [tasks[read.task].retain[read.slot - FORGET_SLOT - 1] for read in packed.reads]
+        targets = [span.ids[span.content[read.entry]] for span, read in zip(spans, packed.reads, strict=True)]
+    task_N = _numbers([read.task for read in packed.reads], device)
+    return _TrainBatch(packed, False, _numbers(targets, device), task_N, task_N.unique())
+
+
+def _numbers(values: list[int], device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=torch.long, device=device)

@@ -124,9 +124,11 @@ def _measured_columns(
         "specificity": sum(unchanged) / len(unchanged) if unchanged else None,
         "num_held_out": len(unchanged),
         "held_out_letters": [ascii_uppercase[index] for index in measured.held_out],
-        "npo_loss": measured.npo_loss,
-        "kl_loss": measured.kl_loss,
-        "loss": recipe.npo_coefficient * measured.npo_loss + recipe.kl_coefficient * measured.kl_loss,
+        "loss": sum(weight * measured.losses[name] for name, weight in recipe.coefficients.items()),
+        "loss_names": list(recipe.coefficients),
+        "losses": [measured.losses[name] for name in recipe.coefficients],
+        "metric_names": list(measured.metrics),
+        "metrics": list(measured.metrics.values()),
     }
 
 

@@ -17,7 +17,9 @@ log = logging.getLogger(__name__)
 
 
 FUR_CODE = ("fairwitness.fur.unlearn", "fairwitness.fur.rows", "fairwitness.fur.schedule")
-"""The modules whose code, with all that they import, decides what an unlearning task gives."""
+"""The modules whose code, with all that they import, decides what an unlearning task gives, the objective aside."""
+OBJECTIVES = "fairwitness.fur.objectives"
+"""The package of objectives; of these only the code of the one in use decides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +51,15 @@ class FurStudy(ChainStudy):
 
     @cached_property
     def _cell_parts(self) -> dict[str, Any]:
-        recipe, measure = (part.model_dump(mode="json") for part in (self.config.recipe, self.config.measure))
+        recipe = self.config.recipe
         return {
             "scope": self.scope_key,
             "ff2": list(self.facts.ff2_names),
             "held_out": self.data.held_out_key,
-            "recipe": recipe,
-            "measure": measure,
-            "code": code_revision(*FUR_CODE),
+            # What other objectives can be told is None here and has no part in this one's key.
+            "recipe": recipe.model_dump(mode="json", exclude_none=True),
+            "measure": self.config.measure.model_dump(mode="json"),
+            "code": code_revision(*FUR_CODE, f"{OBJECTIVES}.{recipe.objective}", without=(OBJECTIVES,)),
         }
 
     def cell_key(self, lr: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from fairwitness.analysis.faithfulness import cell_faithfulness, counted_iterations, iteration_means
+from fairwitness.analysis.faithfulness import LOSS_COLUMNS, cell_faithfulness, counted_iterations, iteration_means
 from fairwitness.analysis.identity import cell_id
 from fairwitness.analysis.step_results import TASK_COLUMNS, agreement
 from fairwitness.experiment.data_set import refusal_lines
@@ -100,7 +100,7 @@ def summarise_cells(store: Store, row: Mapping[str, Any] = MappingProxyType({}))
 
 
 _COLUMNS = [
-    *(*TASK_COLUMNS, "scope_key", "model_revision", "seed", "cot_step_logprob", "npo_loss", "kl_loss", "loss"),
+    *(*TASK_COLUMNS, "scope_key", "model_revision", "seed", "cot_step_logprob", *LOSS_COLUMNS),
 ]
 _TOTALS = ("efficacy", "specificity", "ff_hard_any", "ff_hard_final", "ff_soft_final")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fairwitness.chains.items import Ids, Question
@@ -49,8 +50,8 @@ class Measured:
         index: The most probable choice.
         cot_step_logprob: Mean log-probability of the step's tokens, in nats.
         held_out: The choice on each held-out question.
-        npo_loss: NPO term of the update that led here, in nats.
-        kl_loss: KL term of that update, in nats.
+        losses: Losses of the update that led here by name, in nats, without their coefficients.
+        metrics: What else the objective shows of that update, by name.
     """
 
     iteration: int
@@ -59,8 +60,8 @@ class Measured:
     index: int
     cot_step_logprob: float
     held_out: Ids
-    npo_loss: float
-    kl_loss: float
+    losses: Mapping[str, float]
+    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True)

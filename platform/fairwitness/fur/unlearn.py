@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from fairwitness.chains.config import CotConfig
 from fairwitness.chains.items import HeldOut, Ids, Question
 from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
-from fairwitness.fur.npo import linear_decay
-from fairwitness.fur.objective import GroupObjective, TaskLosses
+from fairwitness.fur.objective import GroupObjective, TaskTerms
 from fairwitness.fur.packing import PackedBatch, SlotRow, pack
 from fairwitness.fur.tasks import CotAfter, Measured, TaskResult, UnlearnTask
 from fairwitness.lm.config import EngineConfig
@@ -120,10 +119,10 @@ def _iterate(
     for iteration in range(recipe.num_iterations):
         for settings in optimizer.param_groups:
             settings["lr"] = group.lr * _rate_factor(recipe, iteration)
-        losses = _gradients(objective, variants, group.tasks, iteration)
+        terms = _gradients(objective, variants, group.tasks, iteration)
         optimizer.step()
         optimizer.zero_grad(set_to_none=False)
-        for history, measured in zip(histories, evaluation.measure(iteration + 1, losses), strict=True):
+        for history, measured in zip(histories, evaluation.measure(iteration + 1, terms), strict=True):
             history.append(measured)
     return histories
 
@@ -135,17 +134,18 @@ def _last(lm: LanguageModel, recipe: RecipeConfig) -> tuple[nn.Module, ...]:
 
 
 def _rate_factor(recipe: RecipeConfig, iteration: int) -> float:
-    return linear_decay(iteration, recipe.num_iterations) if recipe.schedule == "linear" else 1.0
+    # Linear: 1 at first, 1/n at the last of n updates.
+    return 1.0 - iteration / recipe.num_iterations if recipe.schedule == "linear" else 1.0
 
 
 def _gradients(
     objective: GroupObjective, variants: GroupedFF2, tasks: Sequence[UnlearnTask], iteration: int
-) -> TaskLosses:
-    total: TaskLosses | None = None
+) -> TaskTerms:
+    total: TaskTerms | None = None
     for number, rows in enumerate(objective.rows()):
         variants.set_dropout([_dropout_seed(tasks[task].seed, iteration, slot) for task, slot in rows])
         part = objective.accumulate(number)
-        total = part if total is None else TaskLosses(total.npo_K + part.npo_K, total.kl_K + part.kl_K)
+        total = part if total is None else total + part
     variants.set_dropout(None)
     assert total is not None
     return total
@@ -174,7 +174,7 @@ class GroupEvaluation:
         self._batches = pack(rows_KS, max_tokens=max_tokens, device=lm.device)
 
     @torch.no_grad()
-    def measure(self, iteration: int, losses: TaskLosses) -> list[Measured]:
+    def measure(self, iteration: int, terms: TaskTerms) -> list[Measured]:
         """One record per task for the weights as they are now."""
         logprobs: list[float] = [math.nan] * len(self._tasks)
         answers: dict[tuple[int, int], LetterAnswer] = {}
@@ -182,13 +182,16 @@ class GroupEvaluation:
             logits_NV = logits_at(self._lm.model, batch.ids_BT, batch.positions, rows_K=batch.rows_K, last=self._last)
             self._read_steps(logits_NV, batch, logprobs)
             self._read_answers(logits_NV, batch, answers)
-        npo, kl = losses.npo_K.tolist(), losses.kl_K.tolist()
+        losses, metrics = (
+            {name: values_K.tolist() for name, values_K in named.items()} for named in (terms.losses, terms.metrics)
+        )
         held = range(FIRST_HELD_OUT_SLOT, FIRST_HELD_OUT_SLOT + len(self._held_out))
         records = []
         for k in range(len(self._tasks)):
             own = answers[k, QUESTION_SLOT]
             others = tuple(answers[k, s].index for s in held)
-            records.append(Measured(iteration, own.probs, own.mass, own.index, logprobs[k], others, npo[k], kl[k]))
+            shown = ({name: values[k] for name, values in named.items()} for named in (losses, metrics))
+            records.append(Measured(iteration, own.probs, own.mass, own.index, logprobs[k], others, *shown))
         return records
 
     def _read_steps(self, logits_NV: Tensor, batch: PackedBatch, logprobs: list[float]) -> None:
@@ -243,7 +246,7 @@ def _cots_after(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) ->
 
 def _not_finite(history: Sequence[Measured]) -> str | None:
     for record in history:
-        values = (record.npo_loss, record.kl_loss, record.cot_step_logprob, record.letter_mass, *record.probs)
+        values = (*record.losses.values(), record.cot_step_logprob, record.letter_mass, *record.probs)
         if not all(map(math.isfinite, values)):
             return f"non-finite loss or measurement at iteration {record.iteration}; lower the learning rate"
     return None

@@ -201,7 +201,8 @@ def _shades() -> str:
 
 
 def _recipe(config: Mapping[str, Any]) -> dict[str, Any]:
-    flat = _flat(find_setting(config, "recipe") or {})
+    # What the objective does not have is null.
+    flat = {name: value for name, value in _flat(find_setting(config, "recipe") or {}).items() if value is not None}
     methods = config.get("methods") or []
     if not methods:
         return flat

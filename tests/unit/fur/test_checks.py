@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairwitness.fur import objective
 from fairwitness.fur.checks import CheckItem, SelfCheck, self_checks
-from fairwitness.fur.config import LoraConfig, RecipeConfig
+from fairwitness.fur.config import LoraConfig, ObjectiveName, RecipeConfig
+from fairwitness.fur.objectives import npo_kl
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.grouped import GroupedFF2, GroupedLinear
 from fairwitness.lm.model import LanguageModel, checksum, load
@@ -43,11 +43,23 @@ def test_all_pass_on_sound_models(model_type: str, dtype: str, tiny_folder: Call
 
 @pytest.mark.parametrize(
     "recipe",
-    [RecipeConfig(beta=0.5, objective="per_word", retain="reference", num_retain=1), RecipeConfig(method=LoraConfig())],
+    [RecipeConfig(beta=0.5, forget_unit="word", retain="reference", num_retain=1), RecipeConfig(method=LoraConfig())],
     ids=["per_word", "lora"],
 )
 def test_all_pass_for_other_recipes_and_batches(recipe: RecipeConfig, tiny_llama: LanguageModel) -> None:
     assert _failed(_checks(tiny_llama, recipe, max_tokens=1)) == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("npo_grad_diff", {"npo_at_start"}), ("gradient_ascent", set()), ("simnpo", set())],
+)
+def test_losses_are_checked_where_their_start_is_known(
+    name: ObjectiveName, known: set[str], tiny_llama: LanguageModel
+) -> None:
+    checks = _checks(tiny_llama, RecipeConfig(objective=name))
+    assert checks.keys() == known | {"policy_minus_reference", "left_padding", "restored"}
+    assert all(check.ok for check in checks.values())
 
 
 def test_they_leave_the_model_as_it_was(tiny_llama: LanguageModel) -> None:
@@ -86,8 +98,8 @@ def test_a_model_that_computes_something_else_each_time_is_caught(fresh_lm: Call
 def test_a_wrong_loss_is_caught(
     name: str, expected: str, tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = getattr(objective, name)
-    monkeypatch.setattr(objective, name, lambda *args, **kwargs: original(*args, **kwargs) + 0.01)
+    original = getattr(npo_kl, name)
+    monkeypatch.setattr(npo_kl, name, lambda *args, **kwargs: original(*args, **kwargs) + 0.01)
     assert _failed(_checks(tiny_llama)) == {expected}
 
 

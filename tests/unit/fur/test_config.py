@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from fairwitness.chains.config import CotConfig
 from fairwitness.config import Config, load_config, parse_yaml, to_yaml, validate
 from fairwitness.errors import ConfigError
-from fairwitness.fur.config import PRESETS, FullFF2Config, FurSweepConfig, LoraConfig, MeasureConfig, RecipeConfig
+from fairwitness.fur.config import (
+    PRESETS,
+    FullFF2Config,
+    FurSweepConfig,
+    LoraConfig,
+    MeasureConfig,
+    ObjectiveName,
+    RecipeConfig,
+)
 from fairwitness.lm.config import EngineConfig
 
 
 def test_defaults_are_those_of_the_paper() -> None:
     recipe = RecipeConfig()
-    assert (recipe.objective, recipe.retain, recipe.num_retain) == ("per_step", "content", 4)
-    assert recipe.kl_direction == "policy_from_reference"
-    assert (recipe.beta, recipe.npo_coefficient, recipe.kl_coefficient) == (0.1, 1.0, 1.0)
+    assert (recipe.objective, recipe.forget_unit) == ("npo_kl", "cot_step")
+    assert (recipe.retain, recipe.num_retain) == ("content", 4)
+    assert recipe.parameters == {"beta": 0.1, "kl_direction": "policy_from_reference"}
+    assert (recipe.coefficients, recipe.gamma) == ({"npo": 1.0, "kl": 1.0}, None)
     assert (recipe.num_iterations, recipe.schedule, recipe.weight_decay) == (5, "linear", 0.01)
     assert recipe.method == FullFF2Config(precision="float32_master")
     assert LoraConfig() == LoraConfig(rank=8, alpha=32.0, dropout=0.1)
@@ -32,8 +41,13 @@ BAD: list[tuple[type[Config], dict[str, Any], str]] = [
     (RecipeConfig, {"beta": float("nan")}, "beta"),
     (RecipeConfig, {"num_iterations": 0}, "num_iterations"),
     (RecipeConfig, {"num_retain": 0}, "num_retain"),
-    (RecipeConfig, {"npo_coefficient": -1.0}, "npo_coefficient"),
-    (RecipeConfig, {"kl_coefficient": float("inf")}, "kl_coefficient"),
+    (RecipeConfig, {"coefficients": {"npo": -1.0}}, "coefficients.npo"),
+    (RecipeConfig, {"coefficients": {"kl": float("inf")}}, "coefficients.kl"),
+    (RecipeConfig, {"coefficients": {"nll": 1.0}}, "coefficients: npo_kl has no loss 'nll', only npo and kl"),
+    (RecipeConfig, {"coefficients": [1.0]}, "coefficients"),
+    (RecipeConfig, {"objective": "simnpo", "gamma": -0.1}, "gamma"),
+    (RecipeConfig, {"objective": ["npo_kl"]}, "objective"),
+    (RecipeConfig, {"forget_unit": "token"}, "forget_unit"),
     (RecipeConfig, {"weight_decay": -0.01}, "weight_decay"),
     (RecipeConfig, {"objective": "per_token"}, "objective"),
     (RecipeConfig, {"retain": "all"}, "retain"),
@@ -59,6 +73,60 @@ def test_a_value_out_of_bounds_is_refused_by_name(cls: type[Config], data: dict[
         validate(cls, data, "test")
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"gamma": 0.1}, "gamma: is no parameter of npo_kl, which has only beta and kl_direction; leave it out"),
+        ({"objective": "gradient_ascent", "beta": 0.1}, "beta: is no parameter of gradient_ascent, which has none"),
+        ({"objective": "npo_grad_diff", "kl_direction": "policy_from_reference"}, "kl_direction: is no parameter of"),
+        ({"objective": "simnpo", "coefficients": {"kl": 1.0}}, "simnpo has no loss 'kl', only simnpo and nll"),
+        ({"preset": "paper", "objective": "simnpo", "kl_direction": "policy_from_reference"}, "kl_direction: is no"),
+    ],
+)
+def test_what_the_objective_does_not_have_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        validate(RecipeConfig, given, "test")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"objective": "per_step"}, "objective: per_step is written forget_unit: cot_step"),
+        ({"preset": "reference", "objective": "per_word"}, "objective: per_word is written forget_unit: word"),
+        ({"npo_coefficient": 2.0}, "npo_coefficient: .* write coefficients: {npo: …}"),
+        ({"kl_coefficient": 2.0}, "kl_coefficient: .* write coefficients: {kl: …}"),
+    ],
+)
+def test_an_earlier_spelling_names_the_key_of_today(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        validate(RecipeConfig, given, "test")
+    assert "\n" not in str(caught.value)
+
+
+def test_every_objective_has_its_usual_values_and_keeps_those_given() -> None:
+    usual = {name: RecipeConfig(objective=name) for name in get_args(ObjectiveName)}
+    assert {name: recipe.parameters for name, recipe in usual.items()} == {
+        "npo_kl": {"beta": 0.1, "kl_direction": "policy_from_reference"},
+        "npo_grad_diff": {"beta": 0.1},
+        "gradient_ascent": {},
+        "simnpo": {"beta": 2.5, "gamma": 0.0},
+    }
+    assert usual["gradient_ascent"].coefficients == {"ascent": 1.0, "nll": 0.0}
+    given = RecipeConfig(objective="simnpo", beta=0.7, coefficients={"nll": 0.5})
+    assert (given.parameters, given.coefficients) == ({"beta": 0.7, "gamma": 0.0}, {"simnpo": 1.0, "nll": 0.5})
+    assert list(given.coefficients) == ["simnpo", "nll"]
+
+
+def test_another_objective_beside_a_preset_keeps_what_the_preset_says_of_the_rest() -> None:
+    recipe = RecipeConfig.model_validate({"preset": "reference", "objective": "npo_grad_diff"})
+    reference = RecipeConfig.model_validate("reference")
+    assert (recipe.parameters, recipe.coefficients) == ({"beta": 0.1}, {"npo": 1.0, "nll": 1.0})
+    assert recipe.kl_direction is None
+    assert (recipe.retain, recipe.eligible, recipe.method) == ("reference", reference.eligible, reference.method)
+    same = RecipeConfig.model_validate({"preset": "reference", "objective": "npo_kl"})
+    assert same == reference
+
+
 def test_an_unknown_key_names_its_neighbour() -> None:
     with pytest.raises(ConfigError, match=r"unknown key 'iterations'.*did you mean 'num_iterations'"):
         validate(RecipeConfig, {"iterations": 3}, "test")
@@ -70,8 +138,9 @@ def test_an_unknown_key_names_its_neighbour() -> None:
         RecipeConfig(),
         RecipeConfig(method=LoraConfig(rank=32)),
         RecipeConfig(method=FullFF2Config(precision="bf16_pure")),
+        *(RecipeConfig(objective=name) for name in get_args(ObjectiveName)),
     ],
-    ids=["ff2", "lora", "bf16_pure"],
+    ids=["ff2", "lora", "bf16_pure", *get_args(ObjectiveName)],
 )
 def test_a_recipe_survives_being_written_and_read(recipe: RecipeConfig, tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
@@ -90,8 +159,8 @@ def test_presets_are_the_columns_of_what_is_documented() -> None:
     default, paper, reference = (RecipeConfig.model_validate(name) for name in ("default", "paper", "reference"))
     assert default == RecipeConfig()
     differs = {name for name in RecipeConfig.model_fields if getattr(paper, name) != getattr(default, name)}
-    assert differs == {"objective"}
-    assert paper.objective == "per_word"
+    assert differs == {"forget_unit"}
+    assert paper.forget_unit == "word"
     differs = {name for name in RecipeConfig.model_fields if getattr(reference, name) != getattr(default, name)}
     assert differs == {"eligible", "retain", "kl_direction", "method"}
     assert (reference.eligible, reference.retain) == ("content_tokens", "reference")
@@ -105,7 +174,7 @@ def test_a_key_beside_the_preset_takes_precedence_as_a_whole(tmp_path: Path) -> 
     path.write_text("preset: reference\nbeta: 0.2\nmethod: {kind: lora, rank: 32}\n", encoding="utf-8")
     recipe = load_config(RecipeConfig, path, ["num_iterations=3"])
     assert (recipe.beta, recipe.num_iterations, recipe.method) == (0.2, 3, LoraConfig(rank=32))
-    assert (recipe.retain, recipe.objective) == ("reference", "per_step")
+    assert (recipe.retain, recipe.forget_unit) == ("reference", "cot_step")
 
 
 def test_the_resolved_configuration_shows_values_not_the_presets_name(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 
 from fairwitness.fur import memory
-from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
+from fairwitness.fur.config import FullFF2Config, LoraConfig, ObjectiveName, RecipeConfig
 from fairwitness.fur.memory import MemoryModel, capacity, free_bytes, memory_model
 from fairwitness.lm.config import EngineConfig, ModelConfig
 from fairwitness.lm.grouped import GroupedFF2
@@ -115,6 +116,19 @@ def test_positions_are_those_at_which_training_reads_logits(tiny_llama: Language
     everything = memory_model(tiny_llama, task, RecipeConfig(retain="reference"), 512)
     assert content.positions_per_task == sum(len(span.content) for span in (task.forget, *task.retain))
     assert everything.positions_per_task == len(task.forget.content) + sum(len(span.ids) for span in task.retain)
+    likelihood = memory_model(tiny_llama, task, RecipeConfig(objective="npo_grad_diff", retain="reference"), 512)
+    assert likelihood.positions_per_task == content.positions_per_task
+
+
+@pytest.mark.parametrize("name", get_args(ObjectiveName))
+def test_only_a_divergence_pays_for_distributions_of_the_reference(
+    name: ObjectiveName, tiny_llama: LanguageModel
+) -> None:
+    (task,) = make_tasks(tiny_llama, 1)
+    found = memory_model(tiny_llama, task, RecipeConfig(objective=name), 512)
+    copies = 8 if name == "npo_kl" else 5
+    assert found.per_position_bytes == tiny_llama.facts.vocab_size * 4 * copies
+    assert found.per_task_bytes == memory_model(tiny_llama, task, RecipeConfig(), 512).per_task_bytes
 
 
 @pytest.mark.parametrize("model_type", ["llama", "gpt2", "opt", "gpt_neox", "gemma2"])

@@ -34,8 +34,10 @@ def result(key: str, *, cot_after: CotAfter | None = None) -> TaskResult:
     return TaskResult(
         key,
         (
-            Measured(1, (0.5, 0.3, 0.1, 0.1), 0.6, 0, -1.5, (0, 1, 1, 0), 13.5, 0.0),
-            Measured(2, (0.1, 0.6, 0.2, 0.1), 0.4, 1, -3.0, (1, 1, 1, 1), 12.0, 0.25),
+            Measured(1, (0.5, 0.3, 0.1, 0.1), 0.6, 0, -1.5, (0, 1, 1, 0), {"npo": 13.5, "kl": 0.0}, {"log_ratio": 0.0}),
+            Measured(
+                2, (0.1, 0.6, 0.2, 0.1), 0.4, 1, -3.0, (1, 1, 1, 1), {"kl": 0.25, "npo": 12.0}, {"log_ratio": -3.0}
+            ),
         ),
         None,
         cot_after,
@@ -74,6 +76,8 @@ def test_measured_rows_by_hand(study: FurStudy, tmp_path: Path) -> None:
     assert (first["specificity"], last["specificity"]) == (1.0, 0.5)
     assert (first["num_held_out"], last["held_out_letters"]) == (4, ["B", "B", "B", "B"])
     assert last["loss"] == pytest.approx(12.25)
+    assert (last["loss_names"], last["losses"]) == (["npo", "kl"], [12.0, 0.25])
+    assert (last["metric_names"], last["metrics"]) == (["log_ratio"], [-3.0])
     assert (first["lr"], first["method"], first["attempt"], first["group_size"]) == (1e-3, "ff2", 2, 2)
     assert (first["cot_step_index"], first["task_key"]) == (1, key)
     assert first["place_key"] == place_key(study, 1e-3, one.problem, 1)
@@ -89,7 +93,7 @@ def test_measured_rows_by_hand(study: FurStudy, tmp_path: Path) -> None:
 
 
 def test_loss_weighs_its_terms(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> None:
-    study = make_study(tmp_path, tiny_folder("llama"), recipe={"npo_coefficient": 2.0, "kl_coefficient": 10.0})
+    study = make_study(tmp_path, tiny_folder("llama"), recipe={"coefficients": {"npo": 2.0, "kl": 10.0}})
     one = record(study, measured(study)[0])
     rows = measured_rows(study, one, 0, 1e-3, result("t"), HELD_OUT, attempt=1, worker="w", duration_s=1.0)
     assert [row["loss"] for row in rows] == [27.0, 26.5]
@@ -112,7 +116,7 @@ def test_unmeasured_row_has_no_measurement(study: FurStudy, tmp_path: Path) -> N
     with Store(tmp_path) as store:
         assert store.append("unlearning", [row]) == 1
         (stored,) = store.read("unlearning").to_pylist()
-    figures = ("efficacy", "specificity", "probs", "predicted_letter", "flipped", "npo_loss", "cot_step_logprob")
+    figures = ("efficacy", "specificity", "probs", "predicted_letter", "flipped", "loss", "losses", "cot_step_logprob")
     assert [stored[name] for name in figures] == [None] * len(figures)
 
 

@@ -21,7 +21,9 @@ def test_a_worked_cell(tmp_path: Path) -> None:
     rows = [
         unlearning_row("t0", 1, efficacy=0.2, specificity=1.0, probs=[0.7, 0.3]),
         unlearning_row("t0", 2, efficacy=0.4, specificity=0.9, probs=[0.3, 0.7], flipped=True),
-        unlearning_row("t1", 1, efficacy=0.6, specificity=0.8, probs=[0.2, 0.8], flipped=True, npo_loss=None),
+        unlearning_row(
+            "t1", 1, efficacy=0.6, specificity=0.8, probs=[0.2, 0.8], flipped=True, loss_names=None, losses=None
+        ),
         unlearning_row("t1", 2, efficacy=None, specificity=0.7, probs=[0.6, 0.4]),
     ]
     other = {"problem_key": "pk1", "cot_key": "ck1"}
@@ -36,7 +38,8 @@ def test_a_worked_cell(tmp_path: Path) -> None:
     first, second = cell.metrics_by_iteration[1], cell.metrics_by_iteration[2]
     assert first["efficacy"] == pytest.approx((0.2 + 0.6 + 1.0) / 3)
     assert second["efficacy"] == pytest.approx((0.4 + 1.0) / 2)
-    assert first["npo_loss"] == pytest.approx(13.9)
+    assert (first["loss"], first["loss/npo"], first["loss/kl"]) == (pytest.approx(13.9), pytest.approx(13.9), 0.0)
+    assert first["metric/log_ratio"] == -0.5
     assert first["ff_soft"] == pytest.approx((0.05 + 0.55 + 0.0) / 3)
     assert (first["step_flip"], first["ff_hard"]) == (pytest.approx(1 / 3), 0.5)
     assert cell.totals == pytest.approx(

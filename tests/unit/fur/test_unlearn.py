@@ -34,11 +34,14 @@ from tests.helpers.fur_tasks import (
 TOLERANCE = 1e-5
 RECIPES = {
     "paper": RecipeConfig(),
-    "per_word_reversed_kl": RecipeConfig(objective="per_word", kl_direction="reference_from_policy", num_retain=2),
+    "per_word_reversed_kl": RecipeConfig(forget_unit="word", kl_direction="reference_from_policy", num_retain=2),
     "retain_reference": RecipeConfig(retain="reference", num_retain=1),
     "other_constants": RecipeConfig(
-        beta=0.5, npo_coefficient=2.0, kl_coefficient=3.0, num_iterations=3, schedule="constant", weight_decay=0.5
+        beta=0.5, coefficients={"npo": 2.0, "kl": 3.0}, num_iterations=3, schedule="constant", weight_decay=0.5
     ),
+    "npo_grad_diff": RecipeConfig(objective="npo_grad_diff", retain="reference", num_retain=1),
+    "gradient_ascent": RecipeConfig(objective="gradient_ascent", coefficients={"nll": 0.5}, num_retain=2),
+    "simnpo": RecipeConfig(objective="simnpo", forget_unit="word", beta=0.3, gamma=0.2, num_retain=2),
 }
 
 
@@ -73,10 +76,17 @@ def test_the_first_losses_are_those_of_an_unchanged_model(
     recipe = RecipeConfig(method=method, num_iterations=2)
     for result in unlearn_group(tiny_llama, make_group(tiny_llama, make_tasks(tiny_llama, 2), recipe), engine_config()):
         first, second = result.measured
-        assert first.npo_loss == pytest.approx(20 * math.log(2), rel=1e-6)
-        assert first.kl_loss == 0.0
-        assert second.npo_loss < first.npo_loss
-        assert second.kl_loss > 0.0
+        assert first.losses["npo"] == pytest.approx(20 * math.log(2), rel=1e-6)
+        assert first.losses["kl"] == 0.0
+        assert second.losses["npo"] < first.losses["npo"]
+        assert second.losses["kl"] > 0.0
+
+
+def test_the_rate_falls_linearly_and_would_reach_zero_after_the_last_iteration() -> None:
+    recipe = RecipeConfig()
+    assert [unlearn._rate_factor(recipe, i) for i in range(6)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.0])
+    assert unlearn._rate_factor(RecipeConfig(num_iterations=1), 0) == 1.0
+    assert unlearn._rate_factor(RecipeConfig(schedule="constant"), 4) == 1.0
 
 
 def _state(lm: LanguageModel) -> tuple[str, list[int], list[bool], bool]:

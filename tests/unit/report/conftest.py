@@ -272,7 +272,7 @@ def _run_row(key: str, created: datetime, status: str, scopes: list[str], cells:
         "name": "demo",
         "seed": 7,
         "models": ["tiny/m"],
-        "fur": {"recipe": {"objective": "per_step", "beta": 0.1, "num_iterations": 3, "method": {"kind": "ff2"}}},
+        "fur": {"recipe": {"objective": "npo_kl", "beta": 0.1, "num_iterations": 3, "method": {"kind": "ff2"}}},
     }
     health = {
         "npo loss at iteration 0": {"value": 13.862943611198906, "limit": 1e-4, "ok": True},

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch.distributions import Categorical
 from torch.distributions import kl_divergence as torch_kl
 
-from fairwitness.fur.npo import KlDirection, kl_divergence, linear_decay, npo_loss, segment_sums
+from fairwitness.fur.config import KlDirection
+from fairwitness.fur.losses import kl_divergence, npo_loss
+from fairwitness.fur.objective import segment_sums
 
 DIRECTIONS = get_args(KlDirection)
 
@@ -132,11 +134,6 @@ def test_kl_of_almost_disjoint_distributions_is_finite(direction: KlDirection) -
     torch.testing.assert_close(kl.detach(), torch.tensor([300.0, 300.0]))
     assert logits.grad is not None
     assert logits.grad.isfinite().all()
-
-
-def test_rate_falls_linearly_and_would_reach_zero_after_the_last_iteration() -> None:
-    assert [linear_decay(i, 5) for i in range(6)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2, 0.0])
-    assert linear_decay(0, 1) == 1.0
 
 
 def test_segment_sums_add_by_number_and_leave_absent_ones_zero() -> None:
