@@ -27,13 +27,19 @@ app.add_typer(raters.app, name="raters")
 app.add_typer(judges.app, name="judges")
 
 
-@app.callback()
-def _top(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _version(wanted: bool) -> None:
+    if wanted:
         sys.stdout.write(f"fairwitness {__version__}\n")
         raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    del version
 
 
 def main() -> None:
