@@ -38,7 +38,7 @@ $(STAMP): pyproject.toml constraints.txt requirements-hashed.txt
 	@touch $@
 
 demo: $(STAMP) ## measure the shipped model (a few minutes, two cores, no network)
-	$(BIN)/python jobs/fur_sweep.py --config jobs/configs/demo.yaml
+	$(BIN)/fairwitness sweep --config jobs/configs/demo.yaml
 
 test: $(STAMP) ## the fast tests
 	$(TEST_ENV) $(PYTEST) -n 2 --dist loadfile -m "not slow"

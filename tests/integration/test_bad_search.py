@@ -1,4 +1,4 @@
-"""What a user of `jobs/lr_search.py` gets for everything that can be wrong, and its closing lines.
+"""What a user of `fairwitness search` gets for everything that can be wrong, and its closing lines.
 
 - one-rate grid: test_one_rate_is_nothing_to_choose_among
 - fewer than 30 problems: test_too_few_problems

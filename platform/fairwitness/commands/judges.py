@@ -63,7 +63,7 @@ def agreement_lines(paths: Sequence[Path]) -> list[str]:
         judges = ", ".join(sorted(rows["judge"].unique())) or "none"
         raise DataError(
             f"{paths[0]}: agreement needs two judges with verdicts on one question, there are: {judges}; run "
-            "jobs/fur_judge.py with another judge"
+            "fairwitness judge with another judge"
         )
     return [_line(pair) for pair in found]
 

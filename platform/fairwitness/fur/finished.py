@@ -78,9 +78,9 @@ def open_finished(
     """
     rows = run_rows(store)
     if not rows or not run.config_path.is_file():
-        raise StoreError(f"{run.path}: no sweep is recorded here; run jobs/fur_sweep.py first")
+        raise StoreError(f"{run.path}: no sweep is recorded here; run fairwitness sweep first")
     if rows[-1]["job"] == IMPORT_JOB:
-        raise StoreError(f"{run.path}: holds imported results, whose models are not here; run jobs/fur_sweep.py first")
+        raise StoreError(f"{run.path}: holds imported results, whose models are not here; run fairwitness sweep first")
     cls = LrSearchConfig if rows[-1]["job"] == "lr_search" else FurSweepConfig
     own = {name: value for name, value in following or () if name in OWN_SETTINGS and value is not None}
     studies = prepare_studies(load_config(cls, run.config_path).model_copy(update=own), loaders)

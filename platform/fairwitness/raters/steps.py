@@ -101,7 +101,7 @@ def read_groups(run: RunDirectory, store: Store, *, lr: float | None = None) -> 
     """
     rows = run_rows(store)
     if not rows:
-        raise StoreError(f"{run.path}: no run is recorded here; run jobs/fur_sweep.py first")
+        raise StoreError(f"{run.path}: no run is recorded here; run fairwitness sweep first")
     info = rows[-1]
     where = one_of("cell_key", info["cell_keys"] or ())
     frame = store.read("unlearning", _COLUMNS, where).to_pandas()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _several(rates: tuple[float, ...]) -> tuple[float, ...]:
     if len(set(rates)) < 2:
         raise ValueError(
-            "there is nothing to choose among fewer than two rates; give more, or measure one with jobs/fur_sweep.py"
+            "there is nothing to choose among fewer than two rates; give more, or measure one with fairwitness sweep"
         )
     return rates
 

@@ -15,7 +15,7 @@ from fairwitness.fur.config import RecipeConfig
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
 
-_REMEDY = "search again with the sweep's settings (jobs/lr_search.py)"
+_REMEDY = "search again with the sweep's settings (fairwitness search)"
 
 
 class Wanted(NamedTuple):
@@ -47,7 +47,7 @@ def selected_rate(search: Path | str, wanted: Wanted) -> float:
         raise ConfigError(f"lr_search: {error}") from error
     rows = run_rows(store, "lr_search")
     if not rows:
-        raise ConfigError(f"{place}: no search is recorded here; run jobs/lr_search.py first")
+        raise ConfigError(f"{place}: no search is recorded here; run fairwitness search first")
     if rows[-1]["status"] != "done":
         raise ConfigError(f"{place}: the search is not finished ({rows[-1]['status']}); run it to its end first")
     trials = _trials(store, rows[-1], place, wanted)

@@ -125,8 +125,8 @@ def interval(estimate: Estimate, form: Callable[[Any], str] = percent) -> str:
     return f"{low} to {high}" if MINUS in low + high else f"{low}–{high}"
 
 
-NO_PROBLEM = "no problem was asked; jobs/fur_sweep.py asks them"
-NO_RATE = "no rate was measured; jobs/fur_sweep.py measures rates"
+NO_PROBLEM = "no problem was asked; fairwitness sweep asks them"
+NO_RATE = "no rate was measured; fairwitness sweep measures rates"
 NOT_FEASIBLE = (
     "† No rate meets the specificity bound here; the nearest miss is shown as an illustration, its figures are not a "
     "result."

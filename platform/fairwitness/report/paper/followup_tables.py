@@ -149,7 +149,7 @@ def measured(entries: Sequence[Entry], baseline: str, *, with_method: bool) -> l
 
 
 TABLE_2, TABLE_2_TITLE = "table_2", "Table 2. ff-hard beside add-mistake"
-NO_MISTAKE = "no add-mistake baseline was measured; jobs/fur_baselines.py measures it"
+NO_MISTAKE = "no add-mistake baseline was measured; fairwitness baselines measures it"
 
 
 def table_2(data: PaperData) -> Exhibit:
@@ -185,7 +185,7 @@ def _row(one: BaselineLine) -> dict[str, object]:
 
 
 TABLE_3, TABLE_3_TITLE = "table_3", "Table 3. Judged chains of thought after unlearning"
-NOT_JUDGED = "no CoT after unlearning was judged; jobs/fur_judge.py asks a judge"
+NOT_JUDGED = "no CoT after unlearning was judged; fairwitness judge asks a judge"
 
 
 def table_3(data: PaperData) -> Exhibit:
@@ -208,7 +208,7 @@ def table_3(data: PaperData) -> Exhibit:
 
 
 TABLE_4, TABLE_4_TITLE = "table_4", "Table 4. Chains of thought that a paraphrase changes the answer of"
-NO_PARAPHRASE = "no paraphrase baseline was measured; jobs/fur_baselines.py measures it"
+NO_PARAPHRASE = "no paraphrase baseline was measured; fairwitness baselines measures it"
 
 
 def table_4(data: PaperData) -> Exhibit:
@@ -233,8 +233,8 @@ def table_4(data: PaperData) -> Exhibit:
 
 TABLE_10, TABLE_10_TITLE = "table_10", "Table 10. Judged chains of thought after unlearning with LoRA"
 NO_LORA_JUDGED = (
-    "no CoT after unlearning with LoRA was judged; jobs/fur_sweep.py with a LoRA method and measure.cot_after writes "
-    "them, jobs/fur_judge.py asks a judge"
+    "no CoT after unlearning with LoRA was judged; fairwitness sweep with a LoRA method and measure.cot_after writes "
+    "them, fairwitness judge asks a judge"
 )
 FEW = 5
 """Fewer judged steps than this are greyed, as in the paper."""

@@ -53,7 +53,7 @@ from fairwitness.stats.bootstrap import Estimate
 from fairwitness.stats.correlation import Correlation
 
 FIGURE_6, FIGURE_6_TITLE = "figure_6", "Figure 6. Efficacy against specificity of every rate"
-NO_CELL = "no rate was measured on a problem whose direct and CoT answers agree; jobs/fur_sweep.py measures rates"
+NO_CELL = "no rate was measured on a problem whose direct and CoT answers agree; fairwitness sweep measures rates"
 
 
 def figure_6(data: PaperData) -> Exhibit:
@@ -86,7 +86,7 @@ def figure_6(data: PaperData) -> Exhibit:
 
 
 FIGURE_5, FIGURE_5_TITLE = "figure_5", "Figure 5. ff-hard of full FF2 and of LoRA"
-ONE_METHOD = "the runs have one method; give jobs/fur_sweep.py several under methods, or add a run with another method"
+ONE_METHOD = "the runs have one method; give fairwitness sweep several under methods, or add a run with another method"
 _BAR, _PAIR_GAP, _GROUP_GAP, _TALL = 30.0, 10.0, 34.0, 190.0
 _HEADS = ("Model", "Data set", "First", "Second", "n", "Both", "First only", "Second only", "Neither")
 

@@ -17,8 +17,8 @@ from fairwitness.report.paper.exhibit import Exhibit, Picture, empty
 from fairwitness.report.svg import ACCENT, INK, MUTED, RULE, Axis, figure, line, rectangle, text
 
 FIGURE_3, FIGURE_3_TITLE = "figure_3", "Figure 3. A step unlearned, iteration by iteration"
-NO_STEP = "no step of a problem whose direct and CoT answers agree was measured; jobs/fur_sweep.py measures steps"
-NO_COT_AFTER = "not in this run; set measure.cot_after in jobs/fur_sweep.py"
+NO_STEP = "no step of a problem whose direct and CoT answers agree was measured; fairwitness sweep measures steps"
+NO_COT_AFTER = "not in this run; set measure.cot_after in fairwitness sweep"
 _GREY = "#a9b3bc"
 _BAR, _GAP, _TALL = 17.0, 26.0, 118.0
 

@@ -32,7 +32,7 @@ from fairwitness.stats.bootstrap import Estimate, undefined
 TABLE_1, TABLE_1_TITLE = "table_1", "Table 1. Efficacy, specificity and general capability"
 MEASURES_1 = ("Eff", "Spec", "Gen")
 _CAPABILITY_COUNTS = ("capability_set", "num_capability_steps", "num_capability_failed")
-NO_GENERAL = "General capability (Gen) is not in this run; jobs/fur_capability.py measures it."
+NO_GENERAL = "General capability (Gen) is not in this run; fairwitness capability measures it."
 
 
 def table_1(data: PaperData) -> Exhibit:

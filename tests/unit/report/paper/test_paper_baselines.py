@@ -103,4 +103,4 @@ def test_without_baselines_the_job_is_named(
     make: Callable[[PaperData], Exhibit], why: str, hand_data: PaperData
 ) -> None:
     assert make(hand_data).missing == why
-    assert "jobs/fur_baselines.py" in why
+    assert "fairwitness baselines" in why

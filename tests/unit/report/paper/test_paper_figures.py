@@ -229,7 +229,7 @@ def test_figures_of_a_run_without_rates_say_so(make_run: Callable[..., Path], tm
     for make in (figure_6, figure_7, figure_9, figure_10):
         assert make(data).missing == NO_CELL
     for make in (figure_3, figure_4):
-        assert "jobs/fur_sweep.py" in str(make(data).missing)
+        assert "fairwitness sweep" in str(make(data).missing)
 
 
 def test_a_title_is_escaped_and_every_shape_is_a_mark() -> None:

@@ -74,7 +74,7 @@ def test_a_rate_that_is_not_shown_is_left_out(make_run: Callable[..., Path], tmp
 
 def test_without_judgements_the_jobs_are_named(hand_data: PaperData) -> None:
     assert table_3(hand_data).missing == NOT_JUDGED
-    assert "jobs/fur_judge.py" in str(table_10(hand_data).missing)
+    assert "fairwitness judge" in str(table_10(hand_data).missing)
 
 
 def test_the_published_judgements_give_the_published_table(tmp_path: Path) -> None:

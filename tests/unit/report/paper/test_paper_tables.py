@@ -45,7 +45,7 @@ def test_table_1_at_the_chosen_rate(hand_data: PaperData) -> None:
     assert (base.text, efficacy.text, specificity.text, general.text) == ("–", "50.0", "95.0", "–")
     assert efficacy.lines == ("50.0–50.0", "n = 3")
     assert len(rest) == 3
-    assert any("jobs/fur_capability.py" in note for note in exhibit.notes)
+    assert any("fairwitness capability" in note for note in exhibit.notes)
 
 
 def test_the_papers_own_figures_stand_beside_equal_names_only(hand_data: PaperData) -> None:
@@ -100,7 +100,7 @@ def test_table_1_with_general_capability(make_run: Callable[..., Path], tmp_path
         assert (pets[f"capability_{name}_low"], pets[f"capability_{name}_high"]) == (one.low, one.high)
     assert pd.isna(line(exhibit.frame, data_set="arc_challenge")["capability_after"])
     assert shown(exhibit, "own")[0].text == "60.0"
-    assert not any("jobs/fur_capability.py" in note for note in exhibit.notes)
+    assert not any("fairwitness capability" in note for note in exhibit.notes)
 
 
 def test_table_5_without_and_with_a_cot(hand_data: PaperData) -> None:
