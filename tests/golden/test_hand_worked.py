@@ -23,7 +23,7 @@ from fairwitness.chains.items import HeldOut, Question
 from fairwitness.chains.steps import StepTokens
 from fairwitness.fur import unlearn
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.tasks import Measured, UnlearnTask
+from fairwitness.fur.tasks import IterationResult, UnlearnTask
 from fairwitness.fur.unlearn import UnlearnGroup, unlearn_group
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
@@ -140,7 +140,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[GroupedFF2]:
     return made
 
 
-def _unlearn(num_iterations: int) -> list[Measured]:
+def _unlearn(num_iterations: int) -> list[IterationResult]:
     task = UnlearnTask("hand", FORGET, RETAIN, QUESTION, 0, (), (), 0)
     recipe = RecipeConfig(num_iterations=num_iterations, weight_decay=WEIGHT_DECAY, beta=NPO_BETA)
     group = UnlearnGroup((task, task), recipe, LR, (HeldOut(HELD_OUT, 0),), None)
@@ -215,7 +215,7 @@ def test_the_figures_themselves(trained: list[GroupedFF2]) -> None:
     assert _figures(second)[:4] == pytest.approx([0.5227023717, 0.9887315817, -2.3120991153, 13.7690036488], rel=1e-6)
 
 
-def _figures(measured: Measured) -> list[float]:
+def _figures(measured: IterationResult) -> list[float]:
     return [
         measured.probs[0],
         measured.letter_mass,

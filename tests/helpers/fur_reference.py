@@ -14,7 +14,7 @@ from torch.distributions import Categorical, kl_divergence
 from fairwitness.chains.items import Question
 from fairwitness.chains.steps import StepTokens
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.tasks import Measured, UnlearnTask
+from fairwitness.fur.tasks import IterationResult, UnlearnTask
 from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.lm.model import LanguageModel
 
@@ -53,7 +53,7 @@ class PlainPolicy:
         return torch.stack([recipe.coefficients[name] * value for name, value in losses.items()]).sum()
 
 
-def unlearn_plainly(lm: LanguageModel, task: UnlearnTask, group: UnlearnGroup) -> list[Measured]:
+def unlearn_plainly(lm: LanguageModel, task: UnlearnTask, group: UnlearnGroup) -> list[IterationResult]:
     """What `unlearn_group` measures for one task."""
     plain, recipe = PlainPolicy.of(lm), group.recipe
     optimizer = torch.optim.AdamW(plain.weights, lr=group.lr, weight_decay=recipe.weight_decay)
@@ -133,14 +133,14 @@ def _nll(plain: PlainPolicy, retain: Sequence[StepTokens]) -> Tensor:
 @torch.no_grad()
 def _measured(
     policy: nn.Module, task: UnlearnTask, group: UnlearnGroup, iteration: int, losses: dict[str, float]
-) -> Measured:
+) -> IterationResult:
     own = _answer(policy, task.question)
     held_out = tuple(int(_answer(policy, held.question).argmax()) for held in group.held_out)
     step, logprobs = task.forget, logprobs_of(policy, task.forget.ids)
     scores = [logprobs[position - 1, step.ids[position]].item() for position in range(step.start, len(step.ids))]
     mean, mass = sum(scores) / len(scores), own.sum().item()
     probs = tuple((own / own.sum()).tolist())
-    return Measured(iteration, probs, mass, int(own.argmax()), mean, held_out, losses, {})
+    return IterationResult(iteration, probs, mass, int(own.argmax()), mean, held_out, losses, {})
 
 
 def _answer(policy: nn.Module, question: Question) -> Tensor:

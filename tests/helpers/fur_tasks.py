@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fairwitness.chains.items import HeldOut, Question
 from fairwitness.chains.steps import StepTokens
 from fairwitness.fur.config import RecipeConfig
-from fairwitness.fur.tasks import Measured, TaskResult, UnlearnTask
+from fairwitness.fur.tasks import IterationResult, TaskResult, UnlearnTask
 from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.lm.config import EngineConfig
 from fairwitness.lm.model import LanguageModel
@@ -84,7 +84,7 @@ def engine_config(max_tokens: int = MAX_TOKENS) -> EngineConfig:
     return EngineConfig(max_tokens=max_tokens)
 
 
-def floats(measured: Measured) -> tuple[float, ...]:
+def floats(measured: IterationResult) -> tuple[float, ...]:
     """Every float of one record but its losses and metrics."""
     return (*measured.probs, measured.letter_mass, measured.cot_step_logprob)
 

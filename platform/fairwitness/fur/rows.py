@@ -11,7 +11,7 @@ from fairwitness.chains.items import HeldOut
 from fairwitness.chains.steps import StepTokens
 from fairwitness.fur.config import RecipeConfig
 from fairwitness.fur.study import FurStudy
-from fairwitness.fur.tasks import Measured, TaskResult
+from fairwitness.fur.tasks import IterationResult, TaskResult
 from fairwitness.problems.problem import Problem
 from fairwitness.records.keys import key_of
 
@@ -104,7 +104,7 @@ def _task_columns(
 
 
 def _measured_columns(
-    record: CotRecord, cot_step_index: int, measured: Measured, held_out: Sequence[HeldOut], recipe: RecipeConfig
+    record: CotRecord, cot_step_index: int, measured: IterationResult, held_out: Sequence[HeldOut], recipe: RecipeConfig
 ) -> Row:
     assert record.direct is not None
     base_logprob = record.base_logprobs[cot_step_index]

@@ -9,7 +9,7 @@ from fairwitness.chains.study import Subject, chains_scope, prompt_encoder, subj
 from fairwitness.errors import ConfigError
 from fairwitness.experiment.data_set import DataSet, Loader
 from fairwitness.fur.config import FurSweepConfig, StudyConfig
-from fairwitness.fur.search.selected import Wanted, selected_rate
+from fairwitness.fur.search.selected import SearchSubject, selected_rate
 from fairwitness.fur.study import FurStudy
 from fairwitness.lm.facts import ModelFacts
 
@@ -39,7 +39,7 @@ def _with_rate(config: StudyConfig, facts: ModelFacts, data: DataSet) -> StudyCo
     """The configuration with the selected rate of this model and data set, where one is asked for."""
     if not isinstance(config, FurSweepConfig) or config.lr_search is None:
         return config
-    wanted = Wanted(facts.name, facts.revision, data.loaded.name, data.loaded.data_revision, config.recipe)
+    wanted = SearchSubject(facts.name, facts.revision, data.loaded.name, data.loaded.data_revision, config.recipe)
     lr = selected_rate(config.lr_search, wanted)
     log.info("%s on %s: rate %g, selected by %s", facts.name, data.loaded.name, lr, config.lr_search)
     return config.model_copy(update={"rates": (lr,), "lr": None, "lr_search": None})

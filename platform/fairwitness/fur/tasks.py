@@ -40,7 +40,7 @@ class UnlearnTask:
 
 
 @dataclass(frozen=True)
-class Measured:
+class IterationResult:
     """One task after one iteration.
 
     Attributes:
@@ -82,7 +82,7 @@ class TaskResult:
     """
 
     task_key: str
-    measured: tuple[Measured, ...]
+    measured: tuple[IterationResult, ...]
     error: str | None
     cot_after: CotAfter | None
     group_size: int

@@ -17,7 +17,7 @@ from fairwitness.chains.items import HeldOut, Ids, Question
 from fairwitness.fur.config import FullFF2Config, LoraConfig, RecipeConfig
 from fairwitness.fur.objective import GroupObjective, TaskTerms
 from fairwitness.fur.packing import PackedBatch, SlotRow, pack
-from fairwitness.fur.tasks import CotAfter, Measured, TaskResult, UnlearnTask
+from fairwitness.fur.tasks import CotAfter, IterationResult, TaskResult, UnlearnTask
 from fairwitness.lm.config import EngineConfig
 from fairwitness.lm.engine import ModelEngine
 from fairwitness.lm.generation import generate_greedy
@@ -101,7 +101,7 @@ def _variants(lm: LanguageModel, group: UnlearnGroup) -> GroupedFF2:
 
 def _iterate(
     lm: LanguageModel, group: UnlearnGroup, variants: GroupedFF2, engine: EngineConfig
-) -> list[list[Measured]]:
+) -> list[list[IterationResult]]:
     recipe = group.recipe
     parameters = variants.parameters()
     optimizer = torch.optim.AdamW(
@@ -115,7 +115,7 @@ def _iterate(
         lm.model, group.tasks, recipe, max_tokens=engine.max_tokens, device=lm.device, last=_last(lm, recipe)
     )
     evaluation = GroupEvaluation(lm, group.tasks, group.held_out, max_tokens=engine.max_tokens)
-    histories: list[list[Measured]] = [[] for _ in group.tasks]
+    histories: list[list[IterationResult]] = [[] for _ in group.tasks]
     for iteration in range(recipe.num_iterations):
         for settings in optimizer.param_groups:
             settings["lr"] = group.lr * _rate_factor(recipe, iteration)
@@ -174,7 +174,7 @@ class GroupEvaluation:
         self._batches = pack(rows_KS, max_tokens=max_tokens, device=lm.device)
 
     @torch.no_grad()
-    def measure(self, iteration: int, terms: TaskTerms) -> list[Measured]:
+    def measure(self, iteration: int, terms: TaskTerms) -> list[IterationResult]:
         """One record per task for the weights as they are now."""
         logprobs: list[float] = [math.nan] * len(self._tasks)
         answers: dict[tuple[int, int], LetterAnswer] = {}
@@ -191,7 +191,7 @@ class GroupEvaluation:
             own = answers[k, QUESTION_SLOT]
             others = tuple(answers[k, s].index for s in held)
             shown = ({name: values[k] for name, values in named.items()} for named in (losses, metrics))
-            records.append(Measured(iteration, own.probs, own.mass, own.index, logprobs[k], others, *shown))
+            records.append(IterationResult(iteration, own.probs, own.mass, own.index, logprobs[k], others, *shown))
         return records
 
     def _read_steps(self, logits_NV: Tensor, batch: PackedBatch, logprobs: list[float]) -> None:
@@ -244,7 +244,7 @@ def _cots_after(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) ->
     ]
 
 
-def _not_finite(history: Sequence[Measured]) -> str | None:
+def _not_finite(history: Sequence[IterationResult]) -> str | None:
     for record in history:
         values = (*record.losses.values(), record.cot_step_logprob, record.letter_mass, *record.probs)
         if not all(map(math.isfinite, values)):

@@ -53,8 +53,10 @@ class _Ragged(torch.autograd.Function):
     def forward(
         ctx: Any, rows_MI: Tensor, weight_K: nn.Parameter, share_K: tuple[int, ...], transposed: bool
     ) -> Tensor:
+        # Kept for the backward pass: the rows. The matrices are parameters, and stay where they are.
         ctx.save_for_backward(rows_MI)
         ctx.weight_K, ctx.share_K, ctx.transposed = weight_K, share_K, transposed
+        # One product per variant, each written into its own part of the output: nothing is padded or copied together.
         out_MD = rows_MI.new_empty(len(rows_MI), weight_K.shape[1 if transposed else 2])
         for k, block in _blocks(share_K, len(rows_MI)):
             matrix_ID = _matrix(weight_K, k, transposed, rows_MI.dtype)
@@ -68,9 +70,11 @@ class _Ragged(torch.autograd.Function):
         if ctx.weight_K.grad is None:
             ctx.weight_K.grad = torch.zeros_like(ctx.weight_K)
         for k, block in _blocks(ctx.share_K, len(rows_MI)):
+            # Towards the rows: the gradient times the variant's own matrix.
             if grad_MI is not None:
                 matrix_ID = _matrix(ctx.weight_K, k, ctx.transposed, rows_MI.dtype)
                 torch.mm(grad_MD[block], matrix_ID.T, out=grad_MI[block])
+            # Towards the matrix: added in place, see above.
             left, right = (grad_MD, rows_MI) if ctx.transposed else (rows_MI, grad_MD)
             _add_product(ctx.weight_K.grad[k], left[block].T, right[block])
         return grad_MI, None, None, None

@@ -57,7 +57,7 @@ class _OfProblem(_Line):
         return self
 
 
-class Measured(_Line):
+class PublishedIteration(_Line):
     """What was measured after one iteration; 0 is the untouched model."""
 
     probs: list[Share]
@@ -77,10 +77,10 @@ class ResultLine(_OfProblem):
     initial_cot_probs: list[Share]
     prediction: int
     cot_prediction: int
-    unlearning_results: dict[str, Measured]
+    unlearning_results: dict[str, PublishedIteration]
 
     @property
-    def iterations(self) -> list[Measured]:
+    def iterations(self) -> list[PublishedIteration]:
         """The measurements in order, the untouched model first."""
         return [self.unlearning_results[str(number)] for number in range(len(self.unlearning_results))]
 

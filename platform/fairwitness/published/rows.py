@@ -14,7 +14,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from fairwitness.fur.rows import efficacy
-from fairwitness.published.lines import Measured, ResultLine
+from fairwitness.published.lines import PublishedIteration, ResultLine
 from fairwitness.published.reading import Origin
 from fairwitness.records.keys import key_of
 
@@ -175,7 +175,7 @@ def unlearning_rows(line: ResultLine, cot: Cot, origin: Origin, cell_key: str) -
     ]
 
 
-def _measured(base: Measured, now: Measured) -> Row:
+def _measured(base: PublishedIteration, now: PublishedIteration) -> Row:
     held_out = list(zip(base.specificity_preds, now.specificity_preds, strict=True))
     change = now.cot_step_prob[0] - base.cot_step_prob[0]
     return {

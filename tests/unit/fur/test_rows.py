@@ -16,7 +16,7 @@ from fairwitness.chains.steps import StepTokens
 from fairwitness.experiment.data_set import problem_rows
 from fairwitness.fur.rows import efficacy, measured_rows, place_key, task_key, unmeasured_row
 from fairwitness.fur.study import FurStudy
-from fairwitness.fur.tasks import CotAfter, Measured, TaskResult
+from fairwitness.fur.tasks import CotAfter, IterationResult, TaskResult
 from fairwitness.problems.records import Refused
 from fairwitness.records.store import Store
 from tests.helpers.studies import answer, make_study, measured, record
@@ -34,8 +34,10 @@ def result(key: str, *, cot_after: CotAfter | None = None) -> TaskResult:
     return TaskResult(
         key,
         (
-            Measured(1, (0.5, 0.3, 0.1, 0.1), 0.6, 0, -1.5, (0, 1, 1, 0), {"npo": 13.5, "kl": 0.0}, {"log_ratio": 0.0}),
-            Measured(
+            IterationResult(
+                1, (0.5, 0.3, 0.1, 0.1), 0.6, 0, -1.5, (0, 1, 1, 0), {"npo": 13.5, "kl": 0.0}, {"log_ratio": 0.0}
+            ),
+            IterationResult(
                 2, (0.1, 0.6, 0.2, 0.1), 0.4, 1, -3.0, (1, 1, 1, 1), {"kl": 0.25, "npo": 12.0}, {"log_ratio": -3.0}
             ),
         ),

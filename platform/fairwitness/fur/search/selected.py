@@ -18,7 +18,7 @@ from fairwitness.records.store import Store
 _REMEDY = "search again with the sweep's settings (fairwitness search)"
 
 
-class Wanted(NamedTuple):
+class SearchSubject(NamedTuple):
     """What a rate is wanted for; revisions tell two versions of a model or data set apart."""
 
     model: str
@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
     recipe: RecipeConfig
 
 
-def selected_rate(search: Path | str, wanted: Wanted) -> float:
+def selected_rate(search: Path | str, wanted: SearchSubject) -> float:
     """The selected rate.
 
     Args:
@@ -58,7 +58,7 @@ def selected_rate(search: Path | str, wanted: Wanted) -> float:
     raise InfeasibleError(f"{place}: no feasible rate for {wanted.model} on {wanted.data_set}; {_nearest(trials)}")
 
 
-def _trials(store: Store, row: Mapping[str, Any], place: str, wanted: Wanted) -> list[dict[str, Any]]:
+def _trials(store: Store, row: Mapping[str, Any], place: str, wanted: SearchSubject) -> list[dict[str, Any]]:
     trials: list[dict[str, Any]] = store.read("trials", where=pc.field("run_key") == row["key"]).to_pylist()
     found = [t for t in trials if (t["model"], t["data_set"]) == (wanted.model, wanted.data_set)]
     if not found:
@@ -67,7 +67,7 @@ def _trials(store: Store, row: Mapping[str, Any], place: str, wanted: Wanted) ->
     return found
 
 
-def _must_match(row: Mapping[str, Any], place: str, wanted: Wanted) -> None:
+def _must_match(row: Mapping[str, Any], place: str, wanted: SearchSubject) -> None:
     recipe = validate(RecipeConfig, json.loads(row["config_json"])["recipe"], place)
     theirs, ours = recipe.model_dump(mode="json"), wanted.recipe.model_dump(mode="json")
     different = [f"{name} {theirs[name]} there, {ours[name]} here" for name in ours if theirs[name] != ours[name]]
