@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import Result
 from typer.testing import CliRunner
 
 from fairwitness.analysis.frames import FRAMES
@@ -19,7 +19,7 @@ from tests.helpers.job_configs import CONFIGS
 from tests.helpers.sweeps import run, settings, write_problems
 
 
-def cli(*words: str) -> Result:
+def cli(*words: str) -> Any:
     return CliRunner().invoke(app, list(words), prog_name="fairwitness", env={"COLUMNS": "200"})
 
 

@@ -232,7 +232,7 @@ def test_reading_a_store_that_is_not_there_or_writing_one_opened_for_reading(tmp
         Store(tmp_path, create=False).append("runs", [run_row()])
 
 
-@pytest.mark.parametrize(("written", "kind"), [(2, "a newer"), (0, "an older")])
+@pytest.mark.parametrize(("written", "kind"), [(3, "a newer"), (0, "an older")])
 def test_another_version_is_refused_with_what_to_do(tmp_path: Path, written: int, kind: str) -> None:
     with Store(tmp_path) as writer:
         writer.append("runs", [run_row()])
@@ -240,7 +240,7 @@ def test_another_version_is_refused_with_what_to_do(tmp_path: Path, written: int
     rows = pq.read_table(path)
     metadata = dict(rows.schema.metadata) | {b"fairwitness.version": str(written).encode()}
     pq.write_table(rows.replace_schema_metadata(metadata), path)
-    with pytest.raises(StoreError, match=f"version {written} of the table runs, {kind} one than the 1 known here; use"):
+    with pytest.raises(StoreError, match=f"version {written} of the table runs, {kind} one than the 2 known here; use"):
         Store(tmp_path).read("runs")
 
 
