@@ -88,6 +88,7 @@ class GroupObjective:
     ) -> None:
         self._model, self._last, self._recipe, self._num_tasks = model, last, recipe, len(tasks)
         self._device, self._objective = device, objective_of(recipe)
+        # What is forgotten: the step, or its words one by one, numbered through all tasks; what is retained: positions.
         segments = [_segments(task.forget, recipe) for task in tasks]
         self._num_retained_K = torch.tensor(
             [sum(len(retained_positions(span, recipe)) for span in task.retain) for task in tasks], device=device
@@ -112,11 +113,13 @@ class GroupObjective:
 
     def accumulate(self, number: int) -> TaskTerms:
         """Adds the gradients of batch `number` of `rows()` and gives its share of the terms."""
+        # Forward at the read positions only, each row through its own task's weights.
         batch = self._batches[number]
         packed, weights = batch.packed, self._recipe.coefficients
         with torch.set_grad_enabled(batch.is_forget or self._must_differentiate(batch)):
             logits_NV = logits_at(self._model, packed.ids_BT, packed.positions, rows_K=packed.rows_K, last=self._last)
             terms = self._forget(logits_NV, batch) if batch.is_forget else self._retain(logits_NV, batch)
+            # The sum over tasks: no weight of one task enters another's loss, so gradients do not mix.
             loss = torch.stack([weights[name] * value_K for name, value_K in terms.losses.items()]).sum()
         if loss.requires_grad:
             loss.backward()
@@ -131,6 +134,7 @@ class GroupObjective:
         return not is_reference_pass and any(self._recipe.coefficients[name] > 0 for name in retain)
 
     def _forget(self, logits_NV: Tensor, batch: _TrainBatch) -> TaskTerms:
+        # Tokens to segments, segments to terms, terms to tasks.
         logprob_N, present_W = target_logprobs(logits_NV, batch.target_N), batch.present
         logprob_W, num_tokens_W = (
             segment_sums(values_N, batch.owner_N, len(self._segment_task_W))[present_W]

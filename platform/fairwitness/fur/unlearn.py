@@ -73,11 +73,14 @@ def unlearn_group(lm: LanguageModel, group: UnlearnGroup, engine: EngineConfig) 
     """
     start = time.perf_counter()
     tasks = group.tasks
+    # While this block runs, every FF2 of the model is K copies, one for each task's rows.
     with _variants(lm, group) as variants:
         histories = _iterate(lm, group, variants, engine)
+        # The variants are as the last iteration left them: a new CoT, then questions about general capability.
         after = _cots_after(lm, group, engine) if group.cot_after else [None] * len(tasks)
         asked = time.perf_counter()
         general = variant_answers(lm, group.capability, len(tasks), max_tokens=engine.max_tokens)
+    # The base weights are back. A task that went wrong says why; its neighbours stand.
     asked_s = (time.perf_counter() - asked) / len(tasks)
     seconds = (time.perf_counter() - start) / len(tasks)
     results = []
@@ -104,6 +107,7 @@ def _iterate(
 ) -> list[list[IterationResult]]:
     recipe = group.recipe
     parameters = variants.parameters()
+    # One optimiser for all tasks: it works element by element, so K copies in one tensor are K optimisers.
     optimizer = torch.optim.AdamW(
         parameters,
         lr=group.lr,
@@ -116,6 +120,7 @@ def _iterate(
     )
     evaluation = GroupEvaluation(lm, group.tasks, group.held_out, max_tokens=engine.max_tokens)
     histories: list[list[IterationResult]] = [[] for _ in group.tasks]
+    # Update, then measure: answer, step probability and held-out answers of every task after every iteration.
     for iteration in range(recipe.num_iterations):
         for settings in optimizer.param_groups:
             settings["lr"] = group.lr * _rate_factor(recipe, iteration)
