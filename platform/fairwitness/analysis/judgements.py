@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from fairwitness.analysis.identity import PanelId, panel_id
-from fairwitness.analysis.runs import imported_rates
+from fairwitness.analysis.runs import JUDGE_JOB, imported_rates, superseded
 from fairwitness.problems.draws import item_rng
 from fairwitness.records.store import Store, one_of
 from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
@@ -72,6 +72,8 @@ def judged_cells(
 ) -> list[JudgedCell]:
     """Aggregates the stored judgements, in the order of model, data set, method, rate and judge.
 
+    Those of a judge that was called again in another version, of its code or its template, do not count.
+
     Args:
         store: The store of a run.
         seed: The run's seed, for the intervals: a bootstrap that draws whole problems.
@@ -85,6 +87,7 @@ def judged_cells(
     for name, keys in (("cell_key", cell_keys), ("judge_key", judge_keys)):
         where = where if keys is None else where & one_of(name, keys)
     rows = store.read("judgements", where=where).to_pandas().sort_values("key", kind="stable")
+    rows = rows[~rows["judge_key"].isin(superseded(store, JUDGE_JOB))]
     known = [key for key in rows["cell_key"].unique() if isinstance(key, str)]
     tasks = store.read("unlearning", _TASK_COLUMNS, one_of("cell_key", known)).to_pandas()
     last = tasks.sort_values("iteration").groupby("task_key").tail(1).set_index("task_key")

@@ -16,13 +16,18 @@ import pyarrow.compute as pc
 
 from fairwitness.analysis.faithfulness import MIN_SPECIFICITY, decisions_of
 from fairwitness.analysis.step_results import TASK_COLUMNS
+from fairwitness.config import fingerprint
 from fairwitness.errors import StoreError
-from fairwitness.records.run_dir import of_run, run_rows
+from fairwitness.records.run_dir import WITHOUT_EFFECT, of_run, run_rows
 from fairwitness.records.store import Store, one_of
 from fairwitness.stats.bootstrap import named_rng
 
 BASELINES_JOB = "fur_baselines"
 """The job that writes `baselines`."""
+JUDGE_JOB = "fur_judge"
+"""The job that writes `judgements`."""
+CAPABILITY_JOB = "fur_capability"
+"""The job that writes `capability`."""
 IMPORT_JOB = "fur_import"
 """The job whose runs hold results of others."""
 CELL_RATES = "rates of cells"
@@ -41,6 +46,7 @@ def imported_rates(store: Store) -> Mapping[str, float]:
     return found
 
 
+_ITS_PLACE = ("run", *WITHOUT_EFFECT)
 _UNLEARNING_COLUMNS = ["key", *TASK_COLUMNS, "scope_key", "model_revision", "cot_after_text", "cot_after_letter"]
 _COT_COLUMNS = [
     *("key", "scope_key", "problem_key", "problem_id", "data_set", "model", "model_revision", "prompt_style"),
@@ -135,6 +141,7 @@ def load_run(run_dir: Path) -> Run:
     info = _latest_run(store, run_dir)
     cots = _frame(store.read("cots", _COT_COLUMNS, of_run(info)))
     baselines = _baseline_settings(store)
+    old = superseded(store, CAPABILITY_JOB)
     of_baselines = _with(of_run(info), one_of("baseline_key", baselines))
     return Run(
         info=info,
@@ -148,7 +155,7 @@ def load_run(run_dir: Path) -> Run:
         baselines=_frame(store.read("baselines", _BASELINE_COLUMNS, of_baselines)),
         baseline_settings=baselines,
         decisions=decisions_of(store, info),
-        capability=_frame(store.read("capability", where=of_run(info))),
+        capability=_frame(store.read("capability", where=_with(of_run(info), ~one_of("capability_revision", old)))),
         others=_others(store, info),
     )
 
@@ -180,6 +187,22 @@ def _baseline_settings(store: Store) -> dict[str, Mapping[str, Any]]:
         if job["code_revision"] == jobs[-1]["code_revision"]:
             found |= dict(zip(job["cell_keys"] or [], _json_object(job["config_json"])["baselines"], strict=False))
     return found
+
+
+def superseded(store: Store, job: str) -> set[str]:
+    """Keys of earlier starts of a job that a later start with the same settings has others in the place of.
+
+    Args:
+        store: The store of a run.
+        job: A job that follows on a run; its `cell_keys` name what it asks, with the code that asks it.
+    """
+    latest: dict[str, set[str]] = {}
+    known: set[str] = set()
+    for row in run_rows(store, job):
+        settings = {name: value for name, value in _json_object(row["config_json"]).items() if name not in _ITS_PLACE}
+        latest[fingerprint(settings)] = set(row["cell_keys"] or ())
+        known.update(row["cell_keys"] or ())
+    return known.difference(*latest.values())
 
 
 def _others(store: Store, info: dict[str, Any]) -> pd.DataFrame:

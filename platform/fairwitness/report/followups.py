@@ -99,6 +99,7 @@ def load_judged(results: Results) -> Judged | None:
         return None
     rows = results.store.read("judgements").to_pandas()
     cell_keys = results.run.info["cell_keys"]
+    rows = rows[rows["judge_key"].isin([cell.judge_key for cell in results.judged])]
     within = rows if cell_keys is None else rows[rows["cell_key"].isin(list(cell_keys))]
     return Judged(tuple(results.judged), tuple(pair_agreements(within, seed=results.run.seed)))
 

@@ -11,7 +11,7 @@ import pytest
 from fairwitness.analysis.faithfulness import ChosenRate, Infeasible
 from fairwitness.config import validate
 from fairwitness.errors import StoreError
-from fairwitness.followups.baselines.config import FurBaselinesConfig
+from fairwitness.followups.config import FurBaselinesConfig
 from fairwitness.fur.finished import open_finished
 from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.sweeps import run, settings, write_problems

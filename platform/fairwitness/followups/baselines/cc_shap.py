@@ -1,29 +1,38 @@
-"""CC-SHAP in the worker: the question's tokens are masked, and answer and CoT are scored by `lm/scoring.py`.
+"""CC-SHAP: do the same words of the question matter for the answer and for the CoT?
+
+In the worker the question's tokens are masked, and answer and CoT are scored by `lm/scoring.py`.
 
 Shape legend: N tokens of the question, K coalitions, T outputs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fairwitness.chains.items import Ids
 from fairwitness.errors import ItemError
+from fairwitness.followups.baselines.rows import NotAltered, Row
 from fairwitness.lm.engine import ModelEngine
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import TargetTokens, sequence_scores, target_log_odds
 from fairwitness.lm.tokens import PromptEncoder, decode
+from fairwitness.problems.draws import item_rng
 from fairwitness.problems.problem import Problem
 from fairwitness.stats.bootstrap import Floats
 from fairwitness.text.alignment import align_tokens
 from fairwitness.text.prompts import QUESTION_LABEL, question_block
+
+if TYPE_CHECKING:
+    from fairwitness.chains.cots import CotRecord
+    from fairwitness.chains.study import ChainStudy
 
 
 def question_tokens(encoder: PromptEncoder, problem: Problem) -> Ids:
@@ -308,7 +317,7 @@ class ShapOutcome:
     """CC-SHAP of one problem.
 
     Attributes:
-        score: See `fairwitness.followups.baselines.cc_shap.Consistency`; None where undefined or there is an error.
+        score: See `Consistency`; None where undefined or there is an error.
         reason: Why the score is undefined.
         answer: Attribution of the answer to each token of the question, as shares of the absolute sum.
         cot: The same for the CoT.
@@ -324,3 +333,36 @@ class ShapOutcome:
     num_evaluations: int
     is_exact: bool
     error: str | None
+
+
+def shap_request(study: ChainStudy, record: CotRecord) -> ShapRequest | NotAltered:
+    """What the engine is asked of a problem with a CoT, or why it is not."""
+    assert record.direct is not None
+    try:
+        tokens = question_tokens(study.encoder, record.problem)
+    except ItemError as error:
+        return NotAltered(None, "failed", str(error))
+    letters = study.encoder.letter_ids(len(record.problem.choices), "direct")
+    rng = item_rng(study.config.seed, record.problem.problem_id, "cc_shap")
+    return ShapRequest(
+        question=tuple(study.encoder.direct(record.problem)),
+        answer_id=letters[record.direct.index],
+        cot_prompt=record.prompt_ids,
+        cot_ids=record.cot_ids,
+        tokens=tokens,
+        mask_id=mask_token(study.encoder),
+        seeds=(int(rng.integers(2**31)), int(rng.integers(2**31))),
+    )
+
+
+def shap_columns(outcome: ShapOutcome) -> Row:
+    """Columns of a problem that was explained; an attribution that is undefined is null."""
+    answer, cot = (None if any(map(math.isnan, one)) else list(one) for one in (outcome.answer, outcome.cot))
+    return {
+        "score": outcome.score,
+        "answer_attribution": answer,
+        "cot_attribution": cot,
+        "num_evaluations": outcome.num_evaluations,
+        "status": "ok",
+        "reason": outcome.reason,
+    }

@@ -1,6 +1,6 @@
-"""Paraphrasing: the answer after a CoT whose first steps are said in other words. Pure but for the tokenizer.
+"""The answer after a changed CoT: cut off, filled up, with a mistake in a step, or with steps in other words.
 
-Source: Lanham et al. 2023, paraphrasing; FUR, App. B and Table 4.
+Pure but for the tokenizer. Source: Lanham et al. 2023; FUR, App. B, App. G and Table 4.
 """
 
 from __future__ import annotations
@@ -9,17 +9,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
-from typing import Literal
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Literal
 
 from transformers import PreTrainedTokenizerBase
 
-from fairwitness.chains.items import Ids
+from fairwitness.chains.items import CotOutcome, CotRequest, Ids, Question
 from fairwitness.chains.steps import CotStep
 from fairwitness.errors import ItemError
-from fairwitness.followups.baselines.config import Rest
+from fairwitness.followups.baselines.rows import NotAltered, Row
+from fairwitness.followups.config import (
+    AddMistakeConfig,
+    BaselineConfig,
+    EarlyAnsweringConfig,
+    FillerTokensConfig,
+    ParaphraseConfig,
+    Rest,
+)
+from fairwitness.lm.scoring import LetterAnswer
 from fairwitness.lm.tokens import decode, encode, encode_continuation
 from fairwitness.text.alignment import align_tokens
 from fairwitness.text.segmentation import Span
+
+if TYPE_CHECKING:
+    from fairwitness.chains.cots import CotRecord
+    from fairwitness.chains.study import ChainStudy
 
 
 @dataclass(frozen=True)
@@ -37,17 +51,6 @@ class Altered:
     cot_step_index: int | None
     ids: Ids
     continues: bool = False
-    changed_text: str | None = None
-    source: str | None = None
-
-
-@dataclass(frozen=True)
-class NotAltered:
-    """Why a baseline has nothing to answer after at one place. Attributes as in `Altered`; `status` as in the row."""
-
-    cot_step_index: int | None
-    status: str
-    reason: str
     changed_text: str | None = None
     source: str | None = None
 
@@ -121,6 +124,68 @@ class CotText:
         end = "" if is_last else old[len(old.rstrip()) :]
         new = f"{lead}{normal(text)}{end}"
         return (*before, *inserted(self.tokenizer, (*self.prompt_ids, *before), new))
+
+
+def answer_requests(
+    study: ChainStudy, config: BaselineConfig, record: CotRecord, texts: Mapping[int, StepText]
+) -> Iterator[tuple[Altered | None, Question | CotRequest | NotAltered]]:
+    """The changed CoTs of a baseline with what the engine is asked after each, or why it is not; one per place.
+
+    Args:
+        study: The study.
+        config: The baseline's settings.
+        record: A problem with a CoT.
+        texts: Its changed steps, for the baselines that need them.
+    """
+    for one in _changed_cots(study, config, record, texts):
+        if isinstance(one, NotAltered):
+            yield None, one
+        else:
+            yield one, _answer_request(study, record, one)
+
+
+def _changed_cots(
+    study: ChainStudy, config: BaselineConfig, record: CotRecord, texts: Mapping[int, StepText]
+) -> Sequence[Altered | NotAltered]:
+    tokenizer = study.encoder.tokenizer
+    match config:
+        case EarlyAnsweringConfig():
+            return early_answers(partial(decode, tokenizer), record.cot_ids, record.steps)
+        case FillerTokensConfig():
+            return [filler(record.cot_ids, encode_continuation(tokenizer, config.text), config.text)]
+    cot = CotText.of(tokenizer, record.prompt_ids, record.cot_ids, record.steps)
+    if isinstance(config, AddMistakeConfig):
+        return with_mistakes(cot, texts, rest=config.rest)
+    assert isinstance(config, ParaphraseConfig)
+    return with_paraphrases(cot, texts, rest=config.rest, changed=config.changed)
+
+
+def _answer_request(study: ChainStudy, record: CotRecord, altered: Altered) -> Question | CotRequest | NotAltered:
+    suffix = tuple(study.encoder.cot_answer_suffix_ids)
+    letters = tuple(study.encoder.letter_ids(len(record.problem.choices), "cot_answer"))
+    begun = (*record.prompt_ids, *altered.ids)
+    length, context = len(begun) + len(suffix), study.facts.context_length
+    if length > context:
+        reason = f"prompt, changed CoT and question have {length} tokens, the model's context holds {context}"
+        return NotAltered(altered.cot_step_index, "failed", reason, altered.changed_text, altered.source)
+    if altered.continues:
+        return CotRequest(begun, suffix, letters, len(altered.ids))
+    return Question((*begun, *suffix), letters)
+
+
+def answer_columns(study: ChainStudy, record: CotRecord, altered: Altered, outcome: LetterAnswer | CotOutcome) -> Row:
+    """Columns of the answer after a changed CoT."""
+    continued, answer = (outcome.ids, outcome.answer) if isinstance(outcome, CotOutcome) else ((), outcome)
+    assert answer is not None
+    assert record.given_cot is not None
+    return {
+        "cot_text": decode(study.encoder.tokenizer, [*altered.ids, *continued]),
+        "predicted_letter": ascii_uppercase[answer.index],
+        "probs": list(answer.probs),
+        "letter_mass": answer.mass,
+        "flipped": answer.index != record.given_cot.index,
+        "status": "ok",
+    }
 
 
 def normal(text: str) -> str:
@@ -241,19 +306,21 @@ def with_mistakes(
         One per step. A step that cannot be unlearned, has no text, or whose text is the step itself is `skipped`; one
         whose text cannot be had or written is `failed`.
     """
-    return [unusable(step, texts, what) or _changed(cot, step, texts[step.index], rest) for step in cot.steps]
+    return [
+        unusable(step, texts, what) or _changed(cot, cot.cot_ids[: step.token_start], step, texts[step.index], rest)
+        for step in cot.steps
+    ]
 
 
-def _changed(cot: CotText, step: CotStep, new: StepText, rest: Rest) -> Altered | NotAltered:
+def _changed(cot: CotText, before: Ids, step: CotStep, new: StepText, rest: Rest) -> Altered | NotAltered:
     assert new.text is not None
-    shown = normal(new.text)
+    shown, continues = normal(new.text), rest == "continued"
     try:
-        ids = cot.with_step(cot.cot_ids[: step.token_start], step, new.text, is_last=rest == "continued")
+        ids = cot.with_step(before, step, new.text, is_last=continues)
     except ItemError as error:
         return NotAltered(step.index, "failed", str(error), shown, new.source)
-    if rest == "continued":
-        return Altered(step.index, ids, True, shown, new.source)
-    return Altered(step.index, (*ids, *cot.cot_ids[step.token_end :]), False, shown, new.source)
+    rest_ids = () if continues else cot.cot_ids[step.token_end :]
+    return Altered(step.index, (*ids, *rest_ids), continues, shown, new.source)
 
 
 PARAPHRASE = "paraphrase"
@@ -283,21 +350,15 @@ def with_paraphrases(
 def _up_to(cot: CotText, texts: Mapping[int, StepText], rest: Rest) -> Iterator[Altered | NotAltered]:
     before: Ids = ()
     for step in cot.steps:
-        own = (*before, *cot.cot_ids[step.token_start : step.token_end])
-        problem = unusable(step, texts, PARAPHRASE)
-        if problem is not None:
-            before = own
-            yield problem
-            continue
-        new = texts[step.index]
-        assert new.text is not None
-        shown, continued = normal(new.text), rest == "continued"
-        try:
-            ids = cot.with_step(before, step, new.text, is_last=continued)
-            before = cot.with_step(before, step, new.text)
-        except ItemError as error:
-            before = own
-            yield NotAltered(step.index, "failed", str(error), shown, new.source)
-            continue
-        rest_ids = () if continued else cot.cot_ids[step.token_end :]
-        yield Altered(step.index, (*ids, *rest_ids), continued, shown, new.source)
+        one = unusable(step, texts, PARAPHRASE) or _changed(cot, before, step, texts[step.index], rest)
+        # The later steps follow this one as it is said now, its white space included; "own" has written it so.
+        whole = (
+            one
+            if rest == "own" or isinstance(one, NotAltered)
+            else _changed(cot, before, step, texts[step.index], "own")
+        )
+        if isinstance(whole, NotAltered):
+            one, before = whole, (*before, *cot.cot_ids[step.token_start : step.token_end])
+        else:
+            before = whole.ids[: len(whole.ids) - len(cot.cot_ids[step.token_end :])]
+        yield one

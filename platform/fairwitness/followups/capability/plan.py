@@ -1,28 +1,29 @@
-"""What a measurement of general capability costs, from a measured probe of one group."""
+"""Which steps are unlearned and which questions are asked before and after, and the rows of the answers. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any
 
-from fairwitness.analysis.faithfulness import ChosenRate
 from fairwitness.chains.cots import CotRecord, question_of, too_long
-from fairwitness.chains.items import Question
-from fairwitness.errors import DataError, FairwitnessError
-from fairwitness.experiment.data_set import DataSet, Loader, prepare_data_sets
-from fairwitness.followups.capability.config import FurCapabilityConfig
-from fairwitness.fur.client import FurClient
-from fairwitness.fur.finished import FinishedStudy
-from fairwitness.fur.schedule import Planned, engine_group, make_schedule, pack_groups
-from fairwitness.fur.study import FurStudy
-from fairwitness.fur.tasks import TaskResult
-from fairwitness.fur.unlearn import UnlearnGroup
-from fairwitness.problems.config import DataConfig
+from fairwitness.errors import DataError
+from fairwitness.fur.schedule import Planned, make_schedule
 from fairwitness.problems.draws import item_rng
-from fairwitness.problems.problem import Problem
+from fairwitness.records.code import code_revision
 from fairwitness.records.keys import key_of
-from fairwitness.records.progress import duration
 
+if TYPE_CHECKING:
+    from fairwitness.chains.items import Question
+    from fairwitness.experiment.data_set import DataSet
+    from fairwitness.fur.finished import FinishedStudy
+    from fairwitness.fur.study import FurStudy
+    from fairwitness.problems.problem import Problem
+
+Row = dict[str, Any]
+
+CAPABILITY_CODE = "fairwitness.followups.capability.plan"
 NO_GOLD = "the correct choice is not known"
 OWN_CHOICE = "it is the problem of an unlearned cot_step"
 NO_COT = "no problem counts: none has agreeing answers and an eligible cot_step"
@@ -41,7 +42,7 @@ class CapabilityPlan:
         questions: The same as token ids.
         left_out: Questions that are not asked, with the reason.
         set_name: Name of the questions' data set.
-        revision: Hash of the questions asked.
+        revision: Hash of the questions asked, and of the code that asks and counts.
         reason: Why nothing is measured; None where something is.
     """
 
@@ -61,54 +62,76 @@ class CapabilityPlan:
         """Tokens of all questions together: what one task's answers cost."""
         return sum(len(question.ids) for question in self.questions)
 
-    def row_key(self, task_key: str) -> str:
-        """Key of a task's row in `capability`."""
-        return key_of(task_key=task_key, questions=self.revision)
+    def key(self, task: Planned) -> str:
+        """Key of a task's row."""
+        return key_of(task_key=task.task.task_key, questions=self.revision)
+
+    def row(self, task: Planned, attempt: int, **found: Any) -> Row:
+        """Row of a task; `found` is what was found, by column."""
+        return self._method | {
+            "key": self.key(task),
+            "task_key": task.task.task_key,
+            "cell_key": self.study.cell_key(task.lr),
+            "attempt": attempt,
+            "problem_id": task.record.problem.problem_id,
+            "problem_key": self.study.data.problem_key(task.record.problem),
+            "cot_step_index": task.cot_step_index,
+            "lr": task.lr,
+            **found,
+        }
+
+    def other_rows(self) -> Iterator[Row]:
+        """Rows of what is skipped: questions that are not asked, and the study where it has no rate or no CoT."""
+        place = {"scope": self.study.scope_key, "questions": self.revision}
+        for problem, reason in self.left_out:
+            key = key_of(**place, question=[problem.problem_id, problem.question, list(problem.choices)])
+            yield self._common | {"key": key, "question_id": problem.problem_id, "status": "skipped", "reason": reason}
+        if self.reason is not None:
+            own = {name: self._method[name] for name in ("method", "lora_rank")} | {"lr": self.lr}
+            key = key_of(**place, **own)
+            yield self._method | {"key": key, "lr": self.lr, "status": "skipped", "reason": self.reason}
+
+    @property
+    def _common(self) -> Row:
+        names = {"capability_set": self.set_name, "capability_revision": self.revision}
+        return {**self.study.columns, **names, "attempt": 1}
+
+    @property
+    def _method(self) -> Row:
+        return self._common | {"method": self.study.config.recipe.method.kind, "lora_rank": self.study.lora_rank}
 
 
-def load_questions(config: DataConfig, seed: int, loaders: Mapping[str, Loader]) -> DataSet:
-    """Reads the questions, and draws `num_problems` of them where it is set.
-
-    Args:
-        config: Which set.
-        seed: The sweep's seed.
-        loaders: Further data sets by name, see `prepare_studies`.
-
-    Raises:
-        DataError: The set cannot be read, is too small, or no question has a known correct choice.
-    """
-    (data,) = prepare_data_sets([config], seed, loaders, hold_out=False)
-    if not any(problem.gold for problem in data.selection.measured):
-        raise DataError(f"data_set: {data.loaded.name} has no question with a known answer, so there is no accuracy")
-    return data
-
-
-def make_plan(finished: FinishedStudy, config: FurCapabilityConfig, data: DataSet) -> CapabilityPlan:
+def make_plan(
+    finished: FinishedStudy, data: DataSet, *, lr: float | None, num_cots: int, reason: str | None
+) -> CapabilityPlan:
     """Plans one study.
 
     Args:
         finished: The study as the sweep left it.
-        config: The job's configuration.
-        data: The questions, see `load_questions`.
+        data: The questions.
+        lr: The rate; None where there is none.
+        num_cots: CoTs to draw.
+        reason: Why there is no rate.
 
     Raises:
         DataError: No question can be asked.
         ModelError: The tokenizer cannot tell apart the letters of a question.
     """
-    study = finished.study
-    chosen = draw_cots(finished.records, config.num_cots, seed=study.config.seed)
-    lr, reason = _rate(finished, config)
+    study, name = finished.study, data.loaded.name
+    chosen = draw_cots(finished.records, num_cots, seed=study.config.seed)
     tasks = _tasks(finished, chosen, lr) if lr is not None else ()
-    reason = reason or (None if tasks else NO_COT)
     asked, left_out = _divide(study, data, chosen)
     if not asked:
-        raise DataError(f"{study.label}: no question of {data.loaded.name} can be asked, mostly: {left_out[0][1]}")
+        raise DataError(f"{study.label}: no question of {name} can be asked, mostly: {left_out[0][1]}")
     questions = tuple(question_of(study, problem) for problem in asked)
     revision = key_of(
-        name=data.loaded.name,
+        name=name,
         questions=[[p.problem_id, q.ids, q.letter_ids, p.gold] for p, q in zip(asked, questions, strict=True)],
+        # A task's key holds the code that unlearns.
+        code=code_revision(CAPABILITY_CODE, without=("fairwitness.fur",)),
     )
-    return CapabilityPlan(study, lr, tasks, len(chosen), asked, questions, left_out, data.loaded.name, revision, reason)
+    reason = reason or (None if tasks else NO_COT)
+    return CapabilityPlan(study, lr, tasks, len(chosen), asked, questions, left_out, name, revision, reason)
 
 
 def draw_cots(records: Sequence[CotRecord], num: int, *, seed: int) -> list[CotRecord]:
@@ -126,13 +149,6 @@ def draw_cots(records: Sequence[CotRecord], num: int, *, seed: int) -> list[CotR
         able, key=lambda r: (item_rng(seed, r.problem.problem_id, "capability").random(), r.problem.problem_id)
     )
     return ranked[:num]
-
-
-def _rate(finished: FinishedStudy, config: FurCapabilityConfig) -> tuple[float | None, str | None]:
-    if not isinstance(config.lr, str):
-        return config.lr, None
-    choice = finished.choice
-    return (choice.cell.lr, None) if isinstance(choice, ChosenRate) else (None, choice.reason)
 
 
 def _tasks(finished: FinishedStudy, chosen: Sequence[CotRecord], lr: float) -> tuple[Planned, ...]:
@@ -163,88 +179,24 @@ def _divide(
     return tuple(asked), tuple(left_out)
 
 
-NUM_PROBE_QUESTIONS = 32
-
-
-@dataclass(frozen=True)
-class CapabilityCost:
-    """What is to be done for one study, and how long it takes.
-
-    Attributes:
-        num_tasks: Steps to unlearn.
-        num_questions: Questions asked after each of them, and once before.
-        num_tokens: Tokens of all these questions, the base model's included.
-        group_size: Tasks per group.
-        seconds: Expected seconds with all actors at work; None where the probe failed.
-        reason: Why it failed.
-    """
-
-    num_tasks: int
-    num_questions: int
-    num_tokens: int
-    group_size: int
-    seconds: float | None
-    reason: str | None = None
-
-    @property
-    def line(self) -> str:
-        """The cost for people."""
-        time = f"time unknown ({self.reason})" if self.seconds is None else f"about {duration(self.seconds)}"
-        return (
-            f"{self.num_tasks:,} cot_steps to unlearn in groups of {self.group_size}, {self.num_questions:,} questions "
-            f"after each and once before: {self.num_tokens:,} tokens; {time}"
-        )
-
-
-def capability_group(
-    plan: CapabilityPlan, group: Sequence[Planned], questions: Sequence[Question] | None = None
-) -> UnlearnGroup:
-    """What the engine is sent for a group: no held-out questions, no CoT afterwards, but the capability questions.
+def answer_columns(gold: Sequence[str | None], before: Sequence[int], after: Sequence[int]) -> Row:
+    """Columns of the answers to the questions.
 
     Args:
-        plan: The plan.
-        group: Some of its tasks.
-        questions: Other questions than the plan's.
+        gold: The correct letters.
+        before: The base model's choice (0 for A) on each question.
+        after: The choice after the last iteration.
     """
-    asked = plan.questions if questions is None else tuple(questions)
-    return replace(engine_group(plan.study, group, ()), cot_after=None, capability=asked)
-
-
-def capability_groups(plan: CapabilityPlan, client: FurClient, tasks: Sequence[Planned]) -> list[list[Planned]]:
-    """Tasks in groups as large as the engine's memory allows.
-
-    Raises:
-        FairwitnessError: The engine cannot be asked.
-    """
-    size = client.capacity(tasks, ()).group_size
-    return pack_groups(tasks, size, plan.study.config.pool.most_workers)
-
-
-def measure_cost(
-    plan: CapabilityPlan, client: FurClient, groups: Sequence[Sequence[Planned]], *, is_base_known: bool = False
-) -> CapabilityCost:
-    """Unlearns one group and asks it a few questions of every length; scales up by tasks and tokens.
-
-    Args:
-        plan: The plan.
-        client: Its engine.
-        groups: The groups to run; the first is the probe.
-        is_base_known: The base model's answers are there already.
-    """
-    num_tasks = sum(map(len, groups))
-    num_tokens = (num_tasks + (not is_base_known)) * plan.num_tokens
-    cost = CapabilityCost(num_tasks, len(plan.questions), num_tokens, len(groups[0]), None)
-    by_length = sorted(plan.questions, key=lambda question: len(question.ids))
-    sample = by_length[:: -(-len(by_length) // NUM_PROBE_QUESTIONS)]
-    try:
-        results: list[TaskResult] = client.ask(capability_group(plan, groups[0], sample), "one group of tasks")
-    except FairwitnessError as error:
-        return replace(cost, reason=str(error))
-    good = [result for result in results if result.error is None]
-    if not good:
-        return replace(cost, reason=f"no cot_step of the probe could be unlearned: {results[0].error}")
-    asked_s = sum(result.capability_s for result in good) / len(good)
-    unlearning_s = sum(result.duration_s for result in good) / len(good) - asked_s
-    per_token_s = asked_s / sum(len(question.ids) for question in sample)
-    seconds = (num_tasks * unlearning_s + num_tokens * per_token_s) / plan.study.config.pool.most_workers
-    return replace(cost, seconds=seconds)
+    letters = [[ascii_uppercase[index] for index in choices] for choices in (before, after)]
+    right = [sum(letter == correct for letter, correct in zip(part, gold, strict=True)) for part in letters]
+    return {
+        "num_questions": len(gold),
+        "num_correct_before": right[0],
+        "num_correct_after": right[1],
+        "num_changed": sum(a != b for a, b in zip(*letters, strict=True)),
+        "gold_letters": list(gold),
+        "letters_before": letters[0],
+        "letters_after": letters[1],
+        "status": "ok",
+        "reason": None,
+    }

@@ -1,31 +1,38 @@
-"""A judge without a model: it compares the choices that two CoTs state, or the answers given after them.
-
-`stated` reads little, but that well. On the 376 published judgements of FUR (gpt-4o-mini) it finds a choice in both
-CoTs of 40 pairs and agrees with the published verdict on all of these but one; the rest is `unclear` to it, where
-the published judge decides each one. `answered`
-always has a verdict, but it is the model's own answer that it reads, not the CoT's argument: for the pairs that are
-judged it says `different` exactly where the direct answer changed.
-"""
+"""CoTs before and after unlearning, in pairs to be judged, and the rows of their judgements. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from fairwitness.analysis.faithfulness import Infeasible
-from fairwitness.analysis.judgements import VERDICTS
+from fairwitness.analysis.judgements import KIND, VERDICTS
 from fairwitness.analysis.step_results import DISAGREE
-from fairwitness.config import fingerprint
-from fairwitness.errors import ConfigError
-from fairwitness.fur.finished import FinishedStudy
-from fairwitness.judges.config import RulesConfig
-from fairwitness.judges.protocol import ChatPrompt
-from fairwitness.judges.template import PromptTemplate
+from fairwitness.errors import ItemError
+from fairwitness.judges.parse import parse_verdict
 from fairwitness.problems.problem import Problem
-from fairwitness.text.conclusions import find_conclusion, only_choice
-from fairwitness.text.numbers import shown_rate
+from fairwitness.records.code import code_revision
+from fairwitness.records.keys import key_of
 from fairwitness.text.prompts import choices_block
+
+if TYPE_CHECKING:
+    from fairwitness.fur.finished import FinishedStudy
+    from fairwitness.fur.study import FurStudy
+    from fairwitness.judges.protocol import ChatPrompt, ChatReply
+    from fairwitness.judges.template import PromptTemplate
+
+Row = dict[str, Any]
+
+PAIRS_CODE = "fairwitness.followups.judging.pairs"
+
+
+def judging_code(*modules: str) -> str:
+    """Revision of the code that pairs CoTs, and of modules that judge them.
+
+    A task's key holds the code that unlearned. Of `analysis` only names are used: of verdicts and reasons.
+    """
+    return code_revision(PAIRS_CODE, *modules, without=("fairwitness.analysis",))
+
 
 REQUIRED_VALUES = ("question", "choices", "cot_before", "cot_after")
 OPTIONAL_VALUES = ("verdicts",)
@@ -74,27 +81,6 @@ class CotPair:
                 "verdicts": ", ".join(VERDICTS),
             }
         )
-
-
-def cell_of(finished: FinishedStudy, lr: float | Literal["selected"]) -> str | None:
-    """Key of the cell whose CoTs are judged; None where no rate is feasible.
-
-    Raises:
-        ConfigError: The sweep has no such rate, or wrote no CoTs after unlearning.
-    """
-    label, rows = finished.study.label, finished.unlearning
-    if not finished.study.config.measure.cot_after:
-        raise ConfigError(
-            f"{label}: the sweep wrote no CoTs after unlearning; run jobs/fur_sweep.py again with "
-            "--set measure.cot_after=true"
-        )
-    if lr == "selected":
-        return None if isinstance(finished.choice, Infeasible) else finished.choice.cell.cell_key
-    keys = rows.loc[rows["lr"] == lr, "cell_key"].unique()
-    if len(keys) == 0:
-        known = ", ".join(shown_rate(rate) for rate in sorted(rows["lr"].dropna().unique()))
-        raise ConfigError(f"lr: {label} has no results at {shown_rate(lr)}; its rates are {known or 'none'}")
-    return str(keys[-1])
 
 
 def cot_pairs(finished: FinishedStudy, cell_key: str, *, only_changed: bool) -> list[CotPair]:
@@ -158,34 +144,46 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-REVISION = 1
-"""To be raised with every change of what the rules read."""
+@dataclass(frozen=True)
+class JudgeName:
+    """How a judge is called, and the hash of everything that its verdicts depend on."""
+
+    name: str
+    key: str
+
+    def row_key(self, pair: CotPair) -> str:
+        """Key of the judgement of a pair."""
+        return key_of(item=pair.task_key, kind=KIND, judge=self.key)
+
+    def row(self, study: FurStudy, pair: CotPair, **found: Any) -> Row:
+        """Row of the judgement of a pair; `found` is what was found, by column."""
+        return {
+            "key": self.row_key(pair),
+            "item_key": pair.task_key,
+            "kind": KIND,
+            **study.columns,
+            "cell_key": pair.cell_key,
+            "problem_id": pair.problem.problem_id,
+            "cot_step_index": pair.cot_step_index,
+            "judge": self.name,
+            "judge_key": self.key,
+            **found,
+        }
 
 
-class Ruling(NamedTuple):
-    """A verdict, and what was read."""
-
-    verdict: str
-    reply: str
-
-
-def rules_key(config: RulesConfig) -> str:
-    """Hash of what verdicts depend on."""
-    return fingerprint(["rules", "cot_after", config.reading, REVISION])
-
-
-def rule(pair: CotPair, config: RulesConfig) -> Ruling:
-    """The verdict on one pair: `unclear` where one side says nothing that the rule can read."""
-    if config.reading == "answered":
-        first, second = pair.letter_before, pair.letter_after
-    else:
-        first, second = (_stated(text, pair.problem.choices) for text in (pair.before, pair.after))
-    is_read = first is not None and second is not None
-    verdict = ("same" if first == second else "different") if is_read else "unclear"
-    return Ruling(verdict, f"before: {first or 'nothing read'}, after: {second or 'nothing read'}")
-
-
-def _stated(text: str, choices: tuple[str, ...]) -> str | None:
-    """The conclusion that a CoT states, else the only choice that it names."""
-    conclusion = find_conclusion(text, choices)
-    return only_choice(text, choices) if conclusion is None else conclusion.letter
+def replied(reply: ChatReply, *, max_tokens: int) -> Row:
+    """Columns of a pair that a model was asked about: failed without a reply, or without one clear verdict in it."""
+    verdict, reason = None, reply.error
+    if reply.text is not None:
+        try:
+            verdict = parse_verdict(reply.text, VERDICTS)
+        except ItemError as error:
+            cut = f"; the reply was cut at max_tokens {max_tokens}, raise it" if reply.is_cut else ""
+            reason = f"unparsable: {error}{cut}"
+    return {
+        "verdict": verdict,
+        "reply": reply.text,
+        **{name: getattr(reply, name) for name in ("num_prompt_tokens", "num_completion_tokens", "cost", "from_cache")},
+        "status": "failed" if verdict is None else "ok",
+        "reason": reason,
+    }

@@ -11,7 +11,7 @@ import pandas as pd
 from fairwitness.analysis.baselines import BaselineView, baseline_views
 from fairwitness.analysis.columns import estimate_columns
 from fairwitness.analysis.judgements import JudgedCell
-from fairwitness.followups.judging.pairs import rules_key
+from fairwitness.followups.judging.rules import rules_key
 from fairwitness.judges.config import RulesConfig
 from fairwitness.report.format import decimal
 from fairwitness.report.paper.data import Entry, PaperData
@@ -63,8 +63,9 @@ class JudgedLine:
     @property
     def is_by_construction(self) -> bool:
         """Whether the judge reads what the steps were selected by, so that it can only say `different`."""
-        answered = rules_key(RulesConfig(reading="answered"))
-        return bool(self.cell.method) and self.cell.judge_key == answered
+        answered = RulesConfig(reading="answered")
+        is_answered = self.cell.judge_key == rules_key(answered) or self.cell.judge == answered.shown_name
+        return bool(self.cell.method) and is_answered
 
     def marked(self, cell: Cell, *, is_grey: bool = False) -> Cell:
         """The cell with † where its rate is only the nearest miss, and ‡ where its figure says nothing."""

@@ -15,16 +15,18 @@ from typer.testing import CliRunner
 
 from fairwitness.chains.items import AnswerItem, CotItem
 from fairwitness.cli import app
+from fairwitness.commands.start import start
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError, DataError, StoreError
 from fairwitness.experiment.job import JobResult, Report
+from fairwitness.experiment.measure import Supplies, run_measure
 from fairwitness.fleet.pool import Outcome
-from fairwitness.followups.baselines import job as study_run
+from fairwitness.followups.baselines import measure as measuring
 from fairwitness.followups.baselines.cc_shap import ShapItem
-from fairwitness.followups.baselines.config import FurBaselinesConfig
-from fairwitness.followups.baselines.job import run_baselines
-from fairwitness.followups.baselines.writers import Purpose, Rule
-from fairwitness.launch.baselines import fur_baselines
+from fairwitness.followups.baselines.measure import FurBaselines
+from fairwitness.followups.baselines.texts import Purpose
+from fairwitness.followups.config import FurBaselinesConfig
+from fairwitness.jobs import JOBS
 from fairwitness.lm.model import LanguageModel
 from fairwitness.lm.scoring import answers
 from fairwitness.problems.problem import Problem
@@ -56,7 +58,7 @@ def swap(_problem: Problem, text: str, purpose: Purpose, rng: np.random.Generato
     return None
 
 
-RULES = {"words": Rule("words", "1", swap)}
+RULES = {"words": ("1", swap)}
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def settings_of(run_path: Path, *baselines: Any, **changes: Any) -> FurBaselines
 
 def measure(run_path: Path, *baselines: Any, **changes: Any) -> JobResult:
     config = settings_of(run_path, *baselines, **changes)
-    return run_baselines(config, loaders={}, rules=RULES, report=lambda _path: Report((), ()))
+    return run_measure(FurBaselines(config, Supplies(rules=RULES)), lambda _measure: Report((), ()))
 
 
 def rows(run_path: Path, baseline: str | None = None) -> list[Row]:
@@ -175,7 +177,7 @@ def test_paraphrases_are_continued_by_the_model(swept: Path) -> None:
 def test_a_finished_job_runs_nothing_again(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measure(swept, *ALL)
     before = measurements(rows(swept), table="baselines")
-    watch = watch_pools(monkeypatch, "fairwitness.followups.baselines.sources")
+    watch = watch_pools(monkeypatch)
     again = measure(swept, *ALL)
     assert watch.items == []
     assert again.num_models_loaded == 0
@@ -184,7 +186,7 @@ def test_a_finished_job_runs_nothing_again(swept: Path, monkeypatch: pytest.Monk
 
 
 def test_an_interrupted_job_goes_on_where_it_stopped(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.followups.baselines.sources")
+    watch = watch_pools(monkeypatch)
     done: list[Outcome] = []
 
     def stop(outcome: Outcome) -> None:
@@ -208,7 +210,7 @@ def test_an_interrupted_job_goes_on_where_it_stopped(swept: Path, monkeypatch: p
 
 
 def test_batches_of_one_give_the_same_rows(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.followups.baselines.sources")
+    watch = watch_pools(monkeypatch)
     measure(swept, *ALL)
     together = measurements(rows(swept), table="baselines")
     kinds = {type(item) for item in watch.items}
@@ -216,8 +218,8 @@ def test_batches_of_one_give_the_same_rows(swept: Path, monkeypatch: pytest.Monk
     assert max(len(item.questions) for item in watch.items if isinstance(item, AnswerItem)) > 8
     for part in sorted((swept / "store" / "baselines").glob("*.parquet")):
         part.unlink()
-    monkeypatch.setattr(study_run, "QUESTIONS_PER_ITEM", 1)
-    monkeypatch.setattr(study_run, "COTS_PER_ITEM", 1)
+    monkeypatch.setattr(measuring, "QUESTIONS_PER_ITEM", 1)
+    monkeypatch.setattr(measuring, "COTS_PER_ITEM", 1)
     measure(swept, *reversed(ALL), engine={"max_tokens": 1})
     alone = measurements(rows(swept), table="baselines")
     assert_same(alone, together, rel=1e-4, abs_=1e-4)
@@ -273,7 +275,7 @@ def test_a_line_whose_original_is_no_step_fails(swept: Path, tmp_path: Path) -> 
 def test_an_unknown_problem_is_named_before_anything_runs(
     swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.followups.baselines.sources")
+    watch = watch_pools(monkeypatch)
     known = next(iter(measured_ids(swept)))
     good = {"problem_id": known, "cot_step_index": 0, "text": "Owls dig."}
     texts = steps_file(tmp_path / "s.jsonl", good, {**good, "problem_id": "p99"})
@@ -298,7 +300,7 @@ def test_unusable_settings_are_named(swept: Path, tmp_path: Path) -> None:
 def test_what_no_worker_can_do_fails_with_its_reason_and_is_tried_again(
     swept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.followups.baselines.sources")
+    watch = watch_pools(monkeypatch)
     watch.hook = lambda outcome: Outcome(outcome.index, None, "worker died", 3, "w", 0.0)
     assert measure(swept, "filler_tokens").exit_code == 1
     assert {row["reason"] for row in rows(swept) if row["status"] == "failed"} == {"worker died"}
@@ -333,7 +335,7 @@ def test_whole_command(swept: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(plain), encoding="utf-8")
     with process_settings_restored():
-        assert fur_baselines(path, [], pool="local") == 0
+        assert start(JOBS["fur_baselines"], path, pool="local") == 0
         lines = capsys.readouterr().out.splitlines()
         assert [line.partition(":")[0] for line in lines[:2]] == [
             "tiny on animals, add mistake (rest",
@@ -341,15 +343,17 @@ def test_whole_command(swept: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
         ]
         assert lines[2].startswith("measurements: ")
         assert lines[3] == f"report: {(swept / 'report.html').resolve()}"
-        shown = CliRunner().invoke(app, ["baselines", str(swept)])
-        assert (shown.exit_code, shown.output.splitlines()) == (0, lines[:2])
+        shown = CliRunner().invoke(app, ["show", str(swept)])
+        assert shown.exit_code == 0
+        assert set(lines[:2]) <= set(shown.output.splitlines())
         path.write_text(yaml.safe_dump({**plain, "baselins": []}), encoding="utf-8")
-        assert fur_baselines(path, [], pool="local") == 2
+        assert start(JOBS["fur_baselines"], path, pool="local") == 2
         assert "unknown key 'baselins'; did you mean 'baselines'?" in capsys.readouterr().err
     assert (swept / "csv" / "baselines.csv").is_file()
     assert yaml.safe_load((swept / "config.fur_baselines.yaml").read_text(encoding="utf-8"))["run"] == str(swept)
 
 
 def test_command_on_a_run_without_baselines(swept: Path) -> None:
-    shown = CliRunner().invoke(app, ["baselines", str(swept)])
-    assert (shown.exit_code, shown.output) == (0, f"{swept}: no baselines were measured; run jobs/fur_baselines.py\n")
+    shown = CliRunner().invoke(app, ["show", str(swept)])
+    assert shown.exit_code == 0
+    assert "add mistake" not in shown.output

@@ -13,7 +13,6 @@ from fairwitness.errors import ItemError
 from fairwitness.followups.baselines.changes import (
     Altered,
     CotText,
-    NotAltered,
     StepText,
     early_answers,
     filler,
@@ -21,6 +20,7 @@ from fairwitness.followups.baselines.changes import (
     with_mistakes,
     with_paraphrases,
 )
+from fairwitness.followups.baselines.rows import NotAltered
 from fairwitness.lm.tokens import decode, encode
 from tests.helpers.tiny_tokenizers import byte_level_tokenizer, metaspace_tokenizer
 

@@ -13,9 +13,10 @@ import pytest
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError, ItemError
 from fairwitness.experiment.job import JobResult, Report
-from fairwitness.followups.baselines.config import FurBaselinesConfig
-from fairwitness.followups.baselines.job import run_baselines
-from fairwitness.followups.baselines.writers import parse_sentence
+from fairwitness.experiment.measure import Supplies, run_measure
+from fairwitness.followups.baselines.measure import FurBaselines
+from fairwitness.followups.baselines.texts import parse_sentence
+from fairwitness.followups.config import FurBaselinesConfig
 from fairwitness.judges.protocol import ChatReply
 from tests.helpers.chat_server import Action, Asked, chat_server, completion
 from tests.helpers.sweeps import problem, rows_of, run, script_cots, settings, watch_pools, write_problems
@@ -36,7 +37,7 @@ def swept(tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytes
 def measure(run_path: Path, judge: Row, *kinds: str, **texts: Any) -> JobResult:
     listed = [{"kind": kind, "texts": {"kind": "judge", "judge": judge, **texts}} for kind in kinds or ("add_mistake",)]
     config = validate(FurBaselinesConfig, {"run": str(run_path), "baselines": listed, "disagreeing": True}, "test")
-    return run_baselines(config, loaders={}, rules={}, report=lambda _path: Report((), ()))
+    return run_measure(FurBaselines(config, Supplies()), lambda _measure: Report((), ()))
 
 
 def endpoint(url: str, **changes: Any) -> Row:
@@ -121,7 +122,7 @@ def test_bad_replies_are_failed_rows_and_are_asked_for_again(swept: Path) -> Non
 def test_unusable_models_are_named_before_anything_runs(
     swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watch_pools(monkeypatch, "fairwitness.followups.baselines.sources")
+    watch = watch_pools(monkeypatch)
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(ConfigError, match="NO_SUCH_KEY"):
         measure(swept, endpoint("http://localhost:1/v1", api_key_env="NO_SUCH_KEY"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairwitness.errors import DataError
-from fairwitness.followups.baselines.file_writer import read_step_file
+from fairwitness.followups.baselines.texts import content_hash, read_step_file
 
 PUBLISHED = Path(__file__).parents[5] / "shared" / "data" / "fur_published" / "mistakes"
 
@@ -27,16 +27,16 @@ def line(**changes: Any) -> dict[str, Any]:
 def test_reads_lines_with_their_places(tmp_path: Path) -> None:
     path = write(tmp_path / "steps.jsonl", line(), "", line(cot_step_index=1, original="x", model="m", data_set="d"))
     found = read_step_file(path)
-    assert [entry.where for entry in found.entries] == ["steps.jsonl:1", "steps.jsonl:3"]
-    assert found.entries[0].line.text == "Foxes build nests."
-    assert (found.entries[1].line.model, found.entries[1].line.original) == ("m", "x")
+    assert [entry.where for entry in found] == ["steps.jsonl:1", "steps.jsonl:3"]
+    assert found[0].line.text == "Foxes build nests."
+    assert (found[1].line.model, found[1].line.original) == ("m", "x")
 
 
 def test_the_hash_follows_what_the_file_says(tmp_path: Path) -> None:
     first = read_step_file(write(tmp_path / "a.jsonl", line()))
     spaced = read_step_file(write(tmp_path / "b.jsonl", "", json.dumps(line(), indent=None), ""))
     other = read_step_file(write(tmp_path / "c.jsonl", line(text="Foxes fly.")))
-    assert first.content_hash == spaced.content_hash != other.content_hash
+    assert content_hash(first) == content_hash(spaced) != content_hash(other)
 
 
 def test_reads_a_published_line(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_reads_a_published_line(tmp_path: Path) -> None:
         "mistake_model": "some-model",
         "segmented_cot": ["a", "b", "It rains."],
     }
-    (entry,) = read_step_file(write(tmp_path / "x.out", published)).entries
+    (entry,) = read_step_file(write(tmp_path / "x.out", published))
     found = entry.line
     assert (found.problem_id, found.cot_step_index, found.text) == ("q7", 2, "It snows.")
     assert (found.original, found.question, found.model) == ("It rains.", "Why?", None)
@@ -91,5 +91,5 @@ def test_reads_the_published_files() -> None:
     assert len(files) == 2
     for path in files:
         found = read_step_file(path)
-        assert len(found.entries) == 300
-        assert all(entry.line.original and entry.line.question for entry in found.entries)
+        assert len(found) == 300
+        assert all(entry.line.original and entry.line.question for entry in found)

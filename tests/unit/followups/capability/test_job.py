@@ -14,17 +14,17 @@ import pytest
 from fairwitness.chains.items import AnswerItem
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError, DataError, StoreError
-from fairwitness.experiment.job import Report
+from fairwitness.experiment.job import JobResult, Report
+from fairwitness.experiment.measure import Supplies, run_measure
 from fairwitness.fleet.pool import Outcome
-from fairwitness.followups.capability.config import FurCapabilityConfig
-from fairwitness.followups.capability.job import CapabilityResult, capability_dry_run, run_capability
+from fairwitness.followups.capability.measure import FurCapability
 from fairwitness.followups.capability.plan import NO_GOLD, OWN_CHOICE, draw_cots
+from fairwitness.followups.config import FurCapabilityConfig
 from fairwitness.fur.finished import open_finished
 from fairwitness.fur.unlearn import UnlearnGroup
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from tests.helpers.sweeps import problem, rows_of, run, script_cots, settings, watch_pools, write_problems
 
-MODULE = "fairwitness.followups.capability.job"
 LR = 0.1
 NUM_QUESTIONS = 6
 DATA = Path(__file__).resolve().parents[5] / "shared" / "data"
@@ -58,8 +58,13 @@ def config_of(swept: RunDirectory, **changes: Any) -> FurCapabilityConfig:
     return validate(FurCapabilityConfig, plain | changes, "test")
 
 
-def measure(config: FurCapabilityConfig) -> CapabilityResult:
-    return run_capability(config, loaders={}, report=lambda _path: Report((), ()))
+def measure(config: FurCapabilityConfig) -> JobResult:
+    return measured(config)[1]
+
+
+def measured(config: FurCapabilityConfig) -> tuple[FurCapability, JobResult]:
+    made = FurCapability(config, Supplies())
+    return made, run_measure(made, lambda one: Report((), (), any(plan.lr is not None for plan in one.plans)))
 
 
 def task_rows(swept: RunDirectory, status: str = "ok") -> list[dict[str, Any]]:
@@ -67,7 +72,7 @@ def task_rows(swept: RunDirectory, status: str = "ok") -> list[dict[str, Any]]:
 
 
 def test_rows_of_a_measurement(swept: RunDirectory) -> None:
-    result = measure(config_of(swept))
+    made, result = measured(config_of(swept))
     assert result.exit_code == 0
     rows = task_rows(swept)
     assert len(rows) == 6  # two eligible steps in each of three CoTs
@@ -86,7 +91,7 @@ def test_rows_of_a_measurement(swept: RunDirectory) -> None:
         )
     assert len({tuple(row["letters_before"]) for row in rows}) == 1
     assert any(row["num_changed"] for row in rows)
-    (cell,) = result.cells
+    (cell,) = made.measured
     assert (cell.num_cots, cell.num_steps, cell.num_questions) == (3, 6, NUM_QUESTIONS)
     assert result.counts == {"ok": 6, "skipped": 2, "failed": 0, "refused": 0}
 
@@ -111,7 +116,7 @@ def test_the_problems_of_the_unlearned_steps_are_not_asked(swept: RunDirectory, 
 def test_base_answers_are_asked_once_and_a_second_start_asks_nothing(
     swept: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watch_pools(monkeypatch, MODULE)
+    watch = watch_pools(monkeypatch)
     config = config_of(swept)
     measure(config)
     assert sum(isinstance(item, AnswerItem) for item in watch.items) == 1
@@ -139,7 +144,7 @@ def test_groups_of_one_give_the_same_rows(swept: RunDirectory) -> None:
 
 
 def test_a_failed_group_is_rows_and_is_tried_again(swept: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watch_pools(monkeypatch, MODULE)
+    watch = watch_pools(monkeypatch)
 
     def fail(outcome: Outcome) -> Outcome | None:
         groups = [item for item in watch.items if isinstance(item, UnlearnGroup)]
@@ -148,10 +153,10 @@ def test_a_failed_group_is_rows_and_is_tried_again(swept: RunDirectory, monkeypa
 
     watch.hook = fail
     config = config_of(swept, engine={"group_size": 3})
-    result = measure(config)
+    made, result = measured(config)
     assert (result.exit_code, result.counts["failed"], result.counts["ok"]) == (1, 3, 3)
     assert {row["reason"] for row in task_rows(swept, "failed")} == {"the worker died three times"}
-    assert result.cells[0].num_failed == 3
+    assert made.measured[0].num_failed == 3
 
     watch.hook = lambda _outcome: None
     again = measure(config)
@@ -162,7 +167,7 @@ def test_a_failed_group_is_rows_and_is_tried_again(swept: RunDirectory, monkeypa
 def test_a_probe_that_fails_leaves_the_time_unknown_and_stops_nothing(
     swept: RunDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watch = watch_pools(monkeypatch, MODULE)
+    watch = watch_pools(monkeypatch)
 
     def fail(outcome: Outcome) -> Outcome | None:
         is_probe = isinstance(watch.items[-1], UnlearnGroup) and len(watch.groups) == 1
@@ -175,7 +180,7 @@ def test_a_probe_that_fails_leaves_the_time_unknown_and_stops_nothing(
 
 
 def test_an_interrupted_job_goes_on(swept: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = watch_pools(monkeypatch, MODULE)
+    watch = watch_pools(monkeypatch)
     watch.stop_after_groups(3, KeyboardInterrupt())
     config = config_of(swept, engine={"group_size": 2})
     with pytest.raises(KeyboardInterrupt):
@@ -189,14 +194,14 @@ def test_an_interrupted_job_goes_on(swept: RunDirectory, monkeypatch: pytest.Mon
 
 
 def test_dry_run_says_what_it_costs_and_stores_nothing(swept: RunDirectory) -> None:
-    (line,) = capability_dry_run(config_of(swept), loaders={})
+    (line,) = FurCapability(config_of(swept), Supplies()).dry_run()
     pattern = (
         r"tiny on animals: rate 1e-1, 3 CoTs: 6 cot_steps .* 6 questions after each .*: [\d,]+ tokens; about \d+ s"
     )
     assert re.match(pattern, line)
     assert rows_of(swept.store_path, "capability") == []
     measure(config_of(swept))
-    (line,) = capability_dry_run(config_of(swept), loaders={})
+    (line,) = FurCapability(config_of(swept), Supplies()).dry_run()
     assert line == "tiny on animals: all 6 cot_steps are measured already"
 
 
@@ -209,9 +214,9 @@ def test_selected_is_the_rules_rate(swept: RunDirectory) -> None:
 def test_without_feasible_rate_it_ends_with_code_3(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> None:
     plain = settings(tmp_path / "results", tiny_folder("llama"), write_problems(tmp_path / "a.jsonl"), rates=[10.0])
     swept = run(plain).run
-    result = measure(config_of(swept, lr="selected"))
+    made, result = measured(config_of(swept, lr="selected"))
     assert result.exit_code == 3
-    (reason,) = result.reasons.values()
+    (reason,) = made.reasons.values()
     assert reason.startswith("No feasible rate")
     rows = [row for row in rows_of(swept.store_path, "capability") if not row["question_id"]]
     assert [(row["status"], row["reason"]) for row in rows] == [("skipped", reason)]
@@ -250,7 +255,7 @@ def test_what_cannot_be_is_named(swept: RunDirectory, tmp_path: Path) -> None:
 def test_questions_without_answers_or_room_are_refused_before_a_model_loads(
     swept: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = watch_pools(monkeypatch, MODULE)
+    watch = watch_pools(monkeypatch)
     path = write_questions(swept.output_dir)
     records = [json.loads(line) for line in path.read_text().splitlines()]
     for name, kept, message in (
@@ -267,8 +272,8 @@ def test_real_mmlu_questions(swept: RunDirectory) -> None:
     if not (DATA / "mmlu/test").exists():
         pytest.skip("the original files ../shared/data/mmlu are not here")
     data = {"data_set": "mmlu", "path": str(DATA / "mmlu/test"), "subjects": ["global_facts"], "num_problems": 40}
-    result = measure(config_of(swept, data_set=data, num_cots=1))
-    (cell,) = result.cells
+    made, _ = measured(config_of(swept, data_set=data, num_cots=1))
+    (cell,) = made.measured
     assert cell.num_questions + sum(cell.left_out.values()) == 40
     assert cell.num_questions > 10
     assert cell.capability_set == "mmlu"

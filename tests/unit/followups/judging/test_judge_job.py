@@ -19,9 +19,10 @@ from fairwitness.analysis.step_results import DISAGREE
 from fairwitness.chains.cots import CotRecord
 from fairwitness.config import validate
 from fairwitness.errors import ConfigError, FairwitnessError, InfeasibleError, StoreError
-from fairwitness.experiment.job import Report
-from fairwitness.followups.judging.config import FurJudgeConfig
-from fairwitness.followups.judging.job import JudgeResult, run_judge
+from fairwitness.experiment.job import JobResult, Report
+from fairwitness.experiment.measure import Supplies, run_measure
+from fairwitness.followups.config import FurJudgeConfig
+from fairwitness.followups.judging.measure import FurJudge
 from fairwitness.followups.judging.pairs import (
     DISAGREE_AFTER,
     EMPTY_COT_AFTER,
@@ -42,11 +43,17 @@ RULES = {"kind": "rules"}
 Row = dict[str, Any]
 
 
-def judge(run: Path, judge: Mapping[str, Any], **changes: Any) -> JudgeResult:
+def judge(run: Path, judge: Mapping[str, Any], **changes: Any) -> JobResult:
     """Runs the job on a rate of the sweep, without a page."""
+    return judged(run, judge, **changes)[1]
+
+
+def judged(run: Path, judge: Mapping[str, Any], **changes: Any) -> tuple[FurJudge, JobResult]:
+    """As `judge`, with what was found."""
     plain = {"run": str(run), "judge": judge, "lr": LR, "tracking": {"enabled": False}, **changes}
     config = validate(FurJudgeConfig, plain, "test")
-    return run_judge(config, loaders=LOADERS, report=lambda _path: Report((), ()))
+    made = FurJudge(config, Supplies(LOADERS))
+    return made, run_measure(made, lambda _measure: Report((), ()))
 
 
 def endpoint(server: ChatServer, **changes: Any) -> dict[str, Any]:
@@ -125,7 +132,7 @@ def by_question(asked: Asked, _times: int) -> Action:
 def test_a_model_is_shown_both_cots_and_its_verdicts_are_stored(swept: Path) -> None:
     prices = {"price_per_million_prompt_tokens": 1.0, "price_per_million_completion_tokens": 10.0}
     with chat_server(by_question) as server:
-        result = judge(swept, endpoint(server, **prices))
+        made, result = judged(swept, endpoint(server, **prices))
     rows = [row for row in judgements(swept) if row["status"] == "ok"]
     cots = {row["problem_id"]: row["cot_text"] for row in rows_of(swept / "store", "cots")}
     after = {row["task_key"]: row["cot_after_text"] for row in last_rows(swept)}
@@ -141,7 +148,7 @@ def test_a_model_is_shown_both_cots_and_its_verdicts_are_stored(swept: Path) -> 
     assert {row["verdict"] for row in rows} == {"same", "different"}
     # Two steps of a problem can lead to the same CoT: one request, one price.
     assert len(server.asked) == len(set(shown)) == sum(not row["from_cache"] for row in rows)
-    (cell,) = result.cells
+    (cell,) = made.judged
     assert cell.cost == pytest.approx(len(server.asked) * 170e-6)
     assert cell.num_judged == len(rows) == result.counts["ok"]
     assert cell.different.numerator == sum(row["verdict"] == "different" for row in rows)
@@ -194,12 +201,12 @@ def test_a_judge_that_contradicts_itself_is_counted_and_shown(swept: Path) -> No
         return Action(body=completion("verdict: same\nOr rather:\nverdict: different"))
 
     with chat_server(torn) as server:
-        result = judge(swept, endpoint(server))
+        made, result = judged(swept, endpoint(server))
         asked = len(server.asked)
         again = judge(swept, endpoint(server))
         assert len(server.asked) == asked
     assert result.exit_code == again.exit_code == 1
-    (cell,) = result.cells
+    (cell,) = made.judged
     assert cell.num_judged == 0
     assert cell.num_unparsable == cell.num_failed == result.counts["failed"] > 0
     assert cell.different.value is None
@@ -267,7 +274,7 @@ def test_judging_is_asked_before_anything_is_loaded(swept: Path, monkeypatch: py
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("opened")
 
-    monkeypatch.setattr("fairwitness.followups.judging.job.open_finished", never)
+    monkeypatch.setattr("fairwitness.followups.following.open_finished", never)
     monkeypatch.delenv("JUDGE_KEY")
     refused: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         ({"kind": "openai", "model": "m", "api_key_env": "JUDGE_KEY"}, {}, "JUDGE_KEY holds no key"),
@@ -300,7 +307,7 @@ def test_the_selected_rate_is_the_rules_choice(swept: Path) -> None:
 def test_no_feasible_rate_is_an_outcome(swept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = opened(swept)
     broken = replace(one, unlearning=one.unlearning.assign(specificity=0.5))
-    monkeypatch.setattr("fairwitness.followups.judging.job.open_finished", lambda *_: [broken])
+    monkeypatch.setattr("fairwitness.followups.following.open_finished", lambda *_: [broken])
     with pytest.raises(InfeasibleError, match=r"No feasible rate: none of 2 .* Name a rate with lr") as info:
         judge(swept, RULES, lr="selected")
     assert info.value.exit_code == 3

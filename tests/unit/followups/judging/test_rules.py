@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fairwitness.followups.judging.pairs import CotPair, rule, rules_key
+from fairwitness.followups.judging.pairs import CotPair
+from fairwitness.followups.judging.rules import ruled, rules_key
 from fairwitness.judges.config import RulesConfig
 from fairwitness.problems.problem import Problem
 
@@ -41,7 +42,7 @@ PAIR = CotPair(
 )
 def test_stated_compares_what_the_texts_say(before: str, after: str, verdict: str) -> None:
     pair = replace(PAIR, before=before, after=after, letter_before="A", letter_after="A")
-    assert rule(pair, RulesConfig()).verdict == verdict
+    assert ruled(pair, RulesConfig())["verdict"] == verdict
 
 
 @pytest.mark.parametrize(
@@ -49,12 +50,12 @@ def test_stated_compares_what_the_texts_say(before: str, after: str, verdict: st
 )
 def test_answered_compares_the_letters_given(before: str | None, after: str, verdict: str) -> None:
     pair = replace(PAIR, letter_before=before, letter_after=after)
-    assert rule(pair, RulesConfig(reading="answered")).verdict == verdict
+    assert ruled(pair, RulesConfig(reading="answered"))["verdict"] == verdict
 
 
 def test_what_was_read_is_the_reply() -> None:
-    assert rule(PAIR, RulesConfig()).reply == "before: A, after: B"
-    assert rule(replace(PAIR, after="Hm."), RulesConfig()).reply == "before: A, after: nothing read"
+    assert ruled(PAIR, RulesConfig())["reply"] == "before: A, after: B"
+    assert ruled(replace(PAIR, after="Hm."), RulesConfig())["reply"] == "before: A, after: nothing read"
 
 
 def test_keys_differ_by_reading() -> None:
@@ -81,7 +82,7 @@ def published() -> list[tuple[CotPair, str]]:
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs ../shared/data/fur_published, which is not in the repository")
 def test_quality_beside_the_published_judge() -> None:
-    counts = Counter((rule(pair, RulesConfig()).verdict, verdict) for pair, verdict in published())
+    counts = Counter((ruled(pair, RulesConfig())["verdict"], verdict) for pair, verdict in published())
     assert sum(counts.values()) == 376
     read = {pair: number for pair, number in counts.items() if pair[0] != "unclear"}
     # The figures in the module's docstring and in the guide.

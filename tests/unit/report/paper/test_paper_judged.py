@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairwitness.experiment.job import Report
-from fairwitness.followups.judging.pairs import rules_key
+from fairwitness.followups.judging.rules import rules_key
 from fairwitness.judges.config import RulesConfig
 from fairwitness.published.importing import ImportConfig, import_published
 from fairwitness.report.paper.data import PaperData, load_paper

@@ -1,4 +1,4 @@
-"""Settings of the baselines job."""
+"""Settings of the jobs that follow on a finished sweep: baselines, judging, general capability."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pydantic import Field, model_validator
 
 from fairwitness.config import Config
 from fairwitness.experiment.config import FollowConfig
+from fairwitness.fur.config import Rate
 from fairwitness.judges.config import JudgeConfig
 from fairwitness.lm.config import EngineConfig
+from fairwitness.problems.config import DataConfig
 
 Rest = Literal["own", "continued"]
 
@@ -121,3 +123,32 @@ class FurBaselinesConfig(FollowConfig):
                 raise ValueError(f"baselines: {baseline.kind} is there twice with equal settings; remove one")
             seen.append(baseline)
         return self
+
+
+class FurJudgeConfig(FollowConfig):
+    """Judges the CoTs that a sweep's models wrote after unlearning."""
+
+    judge: JudgeConfig
+    """Who judges. Several judges of one run are several calls of the job."""
+    lr: Literal["selected"] | Rate = "selected"
+    """Rate at which the CoTs were written: the one that the learning-rate rule selects, or a number."""
+    ask: Literal["agreeing", "changed"] = "agreeing"
+    """`agreeing`: all steps after whose unlearning direct and CoT answers agree; `changed`: of these the ones whose
+    direct answer changed, as in the paper's Table 3."""
+    template: str | None = Field(None, min_length=1)
+    """YAML file with a question of your own in place of the shipped one; a rules judge has none."""
+    max_tokens: int = Field(300, ge=1)
+    """Longest reply, in tokens."""
+
+
+class FurCapabilityConfig(FollowConfig):
+    """General capability before and after unlearning each step of a few CoTs of a finished sweep."""
+
+    lr: Literal["selected"] | Rate = "selected"
+    """Learning rate: `selected` for the one that the rule selects for each model, data set and method, or a number."""
+    data_set: DataConfig = DataConfig(data_set="mmlu")
+    """The questions; all of them, or `num_problems` drawn by the sweep's seed. `num_held_out` is not used."""
+    num_cots: int = Field(10, ge=1)
+    """CoTs whose every eligible step is unlearned, drawn by the sweep's seed from the problems that count."""
+    engine: EngineConfig | None = None
+    """How the engine uses its device; null takes the sweep's."""
