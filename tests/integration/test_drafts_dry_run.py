@@ -74,7 +74,7 @@ def test_given_drafts_are_counted_exactly_and_nothing_is_stored(
 
 def test_own_drafts_have_a_bound(plain: dict[str, Any]) -> None:
     plain |= {"own_drafts": True, "draft_files": [], "conclusions": ["direct"]}
-    _, _, what, _ = lines_of(plain)
+    _, what, _ = lines_of(plain)
     assert what == (
         "tiny on animals, own drafts: 5 problems, at most 5 usable drafts, at most 70 continuations "
         "(60 within drafts, 10 after them); measuring a few tokens now"
@@ -83,7 +83,7 @@ def test_own_drafts_have_a_bound(plain: dict[str, Any]) -> None:
 
 def test_several_studies_add_up(plain: dict[str, Any]) -> None:
     lines = lines_of({**plain, "own_drafts": True})
-    assert lines[1].startswith("2 studies for 1 actor; ")
+    assert lines[0].startswith("2 studies for 1 actor; ")
     assert re.fullmatch(r"all studies: at most about \d+ s", lines[-1])
 
 
@@ -159,7 +159,7 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Comm
 def test_the_command(command: Command, plain: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ended = command(plain, dry=True)
     assert ended.code == 0
-    assert ended.out.startswith("dry run of drafts: ")
+    assert ended.out.startswith("dry run: ")
     assert "draft_files, other: refused: " in caplog.text
     keyless = {**plain, **judged("http://localhost:9/v1", api_key_env="ABSENT_KEY")}
     assert "ABSENT_KEY" in command(keyless, dry=True).refused()

@@ -1,6 +1,6 @@
 """An interrupted measurement of drafts goes on: the union is what one run gives, and no continuation is made twice.
 
-A continuation is known to the engine by the seed of its row, which derives from its key.
+A continuation is known to the engine by the seed of its row, which derives from what it is.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def asked(items: Sequence[Any]) -> list[int]:
 
 def finished(plain: Plain) -> list[int]:
     """Seeds of the continuations that are stored."""
-    rows = rows_of(store_of(plain), "continuations")
-    keys = [row["key"] for row in rows if row["status"] in ("ok", "truncated")]
-    return [int(key_of(seed=0, item=[key]), 16) % 2**63 for key in keys]
+    rows = [row for row in rows_of(store_of(plain), "continuations") if row["status"] in ("ok", "truncated")]
+    names = ("problem_id", "intervention", "insertion_type", "position", "answering")
+    return [int(key_of(seed=0, item=[str(row[name]) for name in names]), 16) % 2**63 for row in rows]
 
 
 def same_as(found: JobResult, expected: JobResult, *, leave_out: Sequence[str] = ()) -> None:

@@ -15,7 +15,7 @@ from fairwitness.config import load_config
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.errors import StoreError
 from fairwitness.experiment.job import Report
-from fairwitness.organisms.supplies import LOADERS, with_organism
+from fairwitness.organisms.supplies import LOADERS, with_shipped
 from fairwitness.organisms.thinker import teach as thinker
 from fairwitness.organisms.thinker.compare import Comparison, compare
 from fairwitness.organisms.thinker.shipped import thinker_path
@@ -34,7 +34,7 @@ def measured(tmp_path: Path, *overrides: str) -> tuple[Comparison, Any]:
         EXAMPLE,
         ["pool.kind=local", f"output.dir={tmp_path}", "tracking.enabled=false", *overrides],
     )
-    config = with_organism(config)
+    config = with_shipped(config)
     result = run_drafts(config, loaders=LOADERS, report=lambda path: Report((build_draft_report(path).html,), ()))
     return compare(result.run.path), result
 

@@ -1,14 +1,18 @@
-"""Drafts before anything is changed: written by the model or taken from a file, cut into steps, concluded, answered."""
+"""Drafts before anything is changed: written by the model or taken from a file, cut into steps, concluded, answered.
+
+The key of a draft covers this module and all that it imports, so it imports nothing of interventions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.engine import DraftItem, DraftRequest, MadeDraft, engine_spec
-from fairwitness.drafts.reading import Readers, Text
-from fairwitness.drafts.steps import DraftRecord, Labeller, decompose, step_token_ends
+from fairwitness.drafts.reading import Labeller, Readers, Text
+from fairwitness.drafts.steps import DraftRecord, DraftStep, blocks, decompose, step_token_ends
 from fairwitness.drafts.study import DraftStudy
 from fairwitness.experiment.measure import outcomes
 from fairwitness.fleet.pool import Pool
@@ -20,22 +24,20 @@ from fairwitness.records.keys import key_of
 from fairwitness_schemas.drafts import OWN
 
 BATCHES_PER_WORKER = 4
-
-
-def batches_at_once(config: DraftFaithfulnessConfig) -> int | None:
-    """Batches that are sent before any is read: a judge that runs on the same workers is asked in between."""
-    is_shared = isinstance(config.judge, LocalModelConfig)
-    return BATCHES_PER_WORKER * config.pool.most_workers if is_shared else None
-
-
-IMMEDIATE_TOKENS = 4
-"""Most tokens of an immediate answer."""
 GIVEN = "given"
 NOT_GIVEN = "the file has no usable draft for this problem"
 NO_CONCLUSION = "the draft states no conclusion"
 EMPTY = "the draft is empty"
 ALTERED = "altered"
 """The model's tokenizer cannot write the draft as it was given."""
+
+Row = dict[str, Any]
+
+
+def batches_at_once(config: DraftFaithfulnessConfig) -> int | None:
+    """Batches that are sent before any is read: a judge that runs on the same workers is asked in between."""
+    is_shared = isinstance(config.judge, LocalModelConfig)
+    return BATCHES_PER_WORKER * config.pool.most_workers if is_shared else None
 
 
 def make_drafts(
@@ -181,3 +183,77 @@ def answer_settings(study: DraftStudy) -> Settings:
     """How answers after a draft are generated."""
     config = study.config
     return Settings(config.limits.answer, {}, config.sampling, config.engine.max_cache_tokens)
+
+
+def draft_row(study: DraftStudy, record: DraftRecord) -> Row:
+    """Row of `drafts`."""
+    return {
+        "key": study.draft_key(record.problem),
+        "scope_key": study.scope_key,
+        "problem_key": study.data.problem_key(record.problem),
+        "problem_id": record.problem.problem_id,
+        "data_set": study.data.loaded.name,
+        "model": study.facts.name,
+        "model_revision": study.facts.revision,
+        "source": study.source,
+        "prompt_style": study.model.prompt_style,
+        "seed": study.config.seed,
+        "prompt_ids": list(record.prompt_ids),
+        "draft_ids": list(record.draft_ids),
+        "draft_text": record.text,
+        "finish": record.finish,
+        "irregular": list(record.irregular),
+        "answer_text": record.answer_text,
+        "answer_letter": record.answer,
+        "conclusion_letter": record.conclusion,
+        "conclusion_by": record.conclusion_by,
+        "num_cot_steps": len(record.steps),
+        "num_blocks": record.num_blocks,
+        "status": record.status,
+        "reason": record.reason,
+    }
+
+
+def draft_step_rows(study: DraftStudy, record: DraftRecord) -> list[Row]:
+    """Rows of `draft_steps`."""
+    draft_key = study.draft_key(record.problem)
+    owner = {index: number for number, block in enumerate(blocks(record.steps)) for index in block}
+    return [
+        {
+            "key": key_of(draft=draft_key, cot_step=index),
+            "scope_key": study.scope_key,
+            "draft_key": draft_key,
+            "problem_id": record.problem.problem_id,
+            "cot_step_index": index,
+            "char_start": step.start,
+            "char_end": step.end,
+            "token_end": end,
+            "label": step.label,
+            "block_index": owner.get(index),
+            "labelled_by": record.labelled_by,
+            "status": "ok",
+        }
+        for index, (step, end) in enumerate(zip(record.steps, record.token_ends, strict=True))
+    ]
+
+
+def record_from_rows(problem: Problem, row: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> DraftRecord:
+    """A record as it was stored."""
+    steps = sorted(steps, key=lambda one: int(one["cot_step_index"]))
+    return DraftRecord(
+        problem,
+        tuple(row["prompt_ids"] or ()),
+        tuple(row["draft_ids"] or ()),
+        row["draft_text"] or "",
+        row["finish"],
+        tuple(row["irregular"] or ()),
+        row["answer_text"],
+        row["answer_letter"],
+        row["conclusion_letter"],
+        row["conclusion_by"],
+        tuple(DraftStep(one["char_start"], one["char_end"], one["label"]) for one in steps),
+        tuple(one["token_end"] for one in steps),
+        steps[0]["labelled_by"] if steps else None,
+        row["status"],
+        row["reason"],
+    )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -26,37 +25,29 @@ from fairwitness.analysis.drafts import (
     reliance_rates,
 )
 from fairwitness.drafts.config import JOB, DraftFaithfulnessConfig
+from fairwitness.drafts.continuing import batches, request, rows_of_batch, unmeasured_row, weight
 from fairwitness.drafts.dry_run import draft_dry_run
-from fairwitness.drafts.engine import ContinueItem, engine_spec
-from fairwitness.drafts.making import IMMEDIATE_TOKENS, answer_settings, batches_at_once, make_drafts, row_seed
-from fairwitness.drafts.plan import CONTINUATIONS_CODE, Counterfactual, cell_keys, counterfactuals
-from fairwitness.drafts.reading import Readers, Text
-from fairwitness.drafts.rows import (
-    Measured,
-    draft_row,
-    draft_step_rows,
-    measured_row,
-    record_from_rows,
-    refused_line_rows,
-    unmeasured_row,
-)
-from fairwitness.drafts.steps import DraftRecord, Labeller
+from fairwitness.drafts.engine import engine_spec
+from fairwitness.drafts.making import batches_at_once, draft_row, draft_step_rows, make_drafts, record_from_rows
+from fairwitness.drafts.plan import CONTINUATIONS_CODE, Cell, Counterfactual, cell_key, cells_of, counterfactuals
+from fairwitness.drafts.reading import Labeller, Readers
+from fairwitness.drafts.steps import DraftRecord
 from fairwitness.drafts.study import DRAFTS_CODE, DraftStudy, prepare_draft_studies
-from fairwitness.drafts.styles import IMMEDIATE_CUE
 from fairwitness.drafts.writing import Writer
-from fairwitness.experiment.data_set import problem_rows
+from fairwitness.experiment.data_set import problem_rows, refused_row
 from fairwitness.experiment.measure import CellLog, Done, Measure, Session, Stage, Supplies
-from fairwitness.fleet.pool import Outcome
-from fairwitness.judges.config import JudgeConfig, RulesConfig
+from fairwitness.judges.config import JudgeConfig, LocalModelConfig, RulesConfig
 from fairwitness.judges.factory import check_usable, make_chat_model
 from fairwitness.judges.protocol import ChatModel
-from fairwitness.lm.continuation import Branch, Settings, Tree
-from fairwitness.lm.tokens import decode
 from fairwitness.records.store import Store, one_of
 
 
 class DraftFaithfulness(Measure[DraftFaithfulnessConfig]):
-    """Every model on every data set with drafts of every source."""
+    """Every model on every data set with drafts of every source.
+
+    Attributes:
+        cells_of_config: The cells of each study, see `cells_of`.
+    """
 
     job = JOB
     code = (*DRAFTS_CODE, *CONTINUATIONS_CODE)
@@ -73,7 +64,11 @@ class DraftFaithfulness(Measure[DraftFaithfulnessConfig]):
             if not isinstance(judge, RulesConfig):
                 check_usable(judge)
         self.studies = prepare_draft_studies(config, supplies.loaders)
-        self.cell_keys = [key for study in self.studies for key in cell_keys(config, study.scope_key)]
+        self.cells_of_config = cells_of(config)
+        self.cell_keys = [key for study in self.studies for key in self._cell_keys(study)]
+
+    def _cell_keys(self, study: DraftStudy) -> list[str]:
+        return [cell_key(study.scope_key, cell) for cell in self.cells_of_config.values()]
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -99,18 +94,32 @@ class DraftFaithfulness(Measure[DraftFaithfulnessConfig]):
         counts["refused"] = sum(data.values()) + sum(files.values())
         return counts
 
-    def stages(self, session: Session) -> Iterator[Stage[Wanted]]:
+    def stages(self, session: Session) -> Iterator[Stage[Counterfactual]]:
         """See `Measure.stages`: for each study its drafts, then what is changed in them."""
         config = self.config
         with ExitStack() as stack:
-            judge = stack.enter_context(_model(config.judge, session))
-            writer = stack.enter_context(_model(config.writer, session))
-            readers = Readers(config, judge)
-            labeller = Labeller(judge if config.decomposer == "judge" else None)
+            judge, writer = (stack.enter_context(_model(one, session)) for one in (config.judge, config.writer))
+            readers, labeller = Readers(config, judge), Labeller(judge if config.decomposer == "judge" else None)
             for study in self.studies:
-                yield DraftStudyRun(study, session, readers, labeller, Writer(config, writer)).continuations()
-                keys = cell_keys(config, study.scope_key)
-                session.log(self.cells(session.store, self.job_row, keys))
+                given = (
+                    [refused_row(study.source, study.given.content_hash, r) for r in study.refused]
+                    if study.given
+                    else []
+                )
+                session.add("problems", [*problem_rows(study.data), *given])
+                run = _StudyRun(study, session, readers, labeller, Writer(config, writer))
+                wanted = run.wanted(self.cells_of_config, run.records())
+                yield Stage(
+                    label=f"{study.label}: continuations",
+                    table="continuations",
+                    spec=engine_spec(study.model, config.engine),
+                    batches=list(batches(study, wanted)),
+                    request=partial(request, study),
+                    rows=partial(rows_of_batch, study, readers),
+                    weight=partial(weight, study),
+                    batches_at_once=batches_at_once(config),
+                )
+                session.log(self.cells(session.store, self.job_row, self._cell_keys(study)))
 
     @property
     def job_row(self) -> dict[str, Any]:
@@ -134,41 +143,19 @@ def _model(config: JudgeConfig, session: Session) -> Iterator[ChatModel | None]:
     if isinstance(config, RulesConfig):
         yield None
         return
-    with make_chat_model(config, cache_dir=session.dir.path / "replies", pool=session.pool) as model:
+    pool = session.pool if isinstance(config, LocalModelConfig) else None
+    with make_chat_model(config, cache_dir=session.dir.path / "replies", pool=pool) as model:
         yield model
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A continuation to make of a draft."""
-
-    record: DraftRecord
-    one: Counterfactual
-
-
-class DraftStudyRun:
-    """Owns one study's progress from drafts to verdicts."""
+class _StudyRun:
+    """Owns one study's progress from drafts to what is changed in them."""
 
     def __init__(
         self, study: DraftStudy, session: Session, readers: Readers, labeller: Labeller, writer: Writer
     ) -> None:
-        """Prepares; nothing is run yet."""
         self.study, self.session, self.store = study, session, session.store
         self.readers, self.labeller, self.writer = readers, labeller, writer
-
-    def continuations(self) -> Stage[Wanted]:
-        """The continuations to make, once every draft is there; what cannot be made has its row."""
-        self.session.add("problems", [*problem_rows(self.study.data), *refused_line_rows(self.study)])
-        return Stage(
-            label=f"{self.study.label}: continuations",
-            table="continuations",
-            spec=engine_spec(self.study.model, self.study.config.engine),
-            batches=list(self._batches(self._wanted(self.records()))),
-            request=self._item,
-            rows=lambda batch, outcome: [[row] for row in self._rows(batch, outcome)],
-            weight=self._weight,
-            batches_at_once=batches_at_once(self.study.config),
-        )
 
     def records(self) -> list[DraftRecord]:
         """Every problem's draft, from the store where it is there."""
@@ -182,109 +169,30 @@ class DraftStudyRun:
             return Done([[draft_row(self.study, record)] for record in batch])
 
         if missing:
-            batches = make_drafts(self.study, self.session.pool, self.readers, self.labeller, missing)
-            self.session.collect(f"{self.study.label}: drafts", "drafts", len(missing), map(made, batches))
+            drafts = make_drafts(self.study, self.session.pool, self.readers, self.labeller, missing)
+            self.session.collect(f"{self.study.label}: drafts", "drafts", len(missing), map(made, drafts))
         return [stored[problem.problem_id] for problem in self.study.data.selection.measured]
 
-    def _wanted(self, records: Sequence[DraftRecord]) -> list[Wanted]:
-        """What is to be made; what cannot be made gets its row here."""
+    def wanted(self, cells: Mapping[Cell, str], records: Sequence[DraftRecord]) -> list[Counterfactual]:
+        """The continuations that are to be made; what cannot be made gets its row here."""
         finished = self.store.finished_keys("continuations")
         good = [record for record in records if record.status == "ok"]
-        texts = self.writer.write(self.study, good)
-        wanted: list[Wanted] = []
-        for record in good:
-            corrupted, plausible = texts[record.problem.problem_id]
-            key = self.study.draft_key(record.problem)
-            for one in counterfactuals(self.study.config, key, record, corrupted, plausible):
-                if one.key in finished:
-                    continue
-                if one.reason is None:
-                    wanted.append(Wanted(record, one))
-                else:
-                    row = unmeasured_row(self.study, record, one, status="skipped", reason=one.reason)
-                    self.store.append("continuations", [row])
-        return wanted
-
-    def _batches(self, wanted: Sequence[Wanted]) -> Iterator[list[Wanted]]:
-        """Continuations of a few drafts that are generated in the same way."""
-        kinds: dict[tuple[str, str | None], list[Wanted]] = {}
-        for item in wanted:
-            kinds.setdefault((item.one.dimension, item.one.answering), []).append(item)
-        for items in kinds.values():
-            by_draft: dict[str, list[Wanted]] = {}
-            for item in items:
-                by_draft.setdefault(item.record.problem.problem_id, []).append(item)
-            drafts = sorted(by_draft.values(), key=lambda rows: (len(rows[0].record.draft_ids), rows[0].one.key))
-            size = self.study.config.engine.drafts_per_item
-            for start in range(0, len(drafts), size):
-                yield [item for rows in drafts[start : start + size] for item in rows]
-
-    def _item(self, batch: Sequence[Wanted]) -> ContinueItem:
-        trees: dict[str, list[Branch]] = {}
-        prefixes: dict[str, tuple[int, ...]] = {}
-        for item in batch:
-            name = item.record.problem.problem_id
-            prefixes[name] = (*item.record.prompt_ids, *item.record.draft_ids)
-            trees.setdefault(name, []).append(self._branch(item))
-        return ContinueItem(
-            tuple(Tree(prefixes[name], tuple(branches)) for name, branches in trees.items()), self._settings(batch[0])
-        )
-
-    def _branch(self, item: Wanted) -> Branch:
-        style, one, record = self.study.style, item.one, item.record
-        ids = style.insertion(one.text)
-        at = len(record.prompt_ids) + len(record.draft_ids)
-        if one.dimension == "answer":
-            ids = [*ids, *style.closing(immediate=one.answering == "immediate")]
-        else:
-            assert one.place is not None
-            at = len(record.prompt_ids) + record.token_ends[one.place.cot_step_index]
-        what = (record.problem.problem_id, one.intervention, one.insertion, one.position, one.answering)
-        return Branch(at, tuple(ids), row_seed(self.study, *map(str, what)))
-
-    def _settings(self, item: Wanted) -> Settings:
-        config = self.study.config
-        if item.one.dimension == "intra":
-            stops = self.study.style.stops
-            return Settings(config.limits.continuation, stops, config.sampling, config.engine.max_cache_tokens)
-        if item.one.answering == "immediate":
-            return Settings(IMMEDIATE_TOKENS, {}, config.sampling, config.engine.max_cache_tokens)
-        return answer_settings(self.study)
-
-    def _weight(self, item: Wanted) -> float:
-        """Tokens that it may generate at most."""
-        return float(self._settings(item).max_new_tokens)
-
-    def _rows(self, batch: Sequence[Wanted], outcome: Outcome) -> list[dict[str, Any]]:
-        if outcome.error is not None:
-            return [self._unmade(item, outcome.error) for item in batch]
-        made = [one for tree in outcome.value for one in tree]
-        tokenizer = self.study.style.tokenizer
-        texts = [decode(tokenizer, one.ids) for one in made]
-        read = self.readers.conclusions([self._read_text(i, t) for i, t in zip(batch, texts, strict=True)])
-        intra = [n for n, item in enumerate(batch) if item.one.dimension == "intra"]
-        met = self.readers.behaviours([Text(batch[n].record.problem, texts[n], batch[n].one.text) for n in intra])
-        behaviours = dict(zip(intra, met, strict=True))
-        rows = []
-        for n, item in enumerate(batch):
-            error = made[n].error
-            judge = next((one for one in (read[n], behaviours.get(n)) if one and one.is_failed), None)
-            if error is not None:
-                rows.append(unmeasured_row(self.study, item.record, item.one, status="skipped", reason=error))
-            elif judge is not None:
-                rows.append(self._unmade(item, str(judge.reason)))
-            else:
-                result = Measured(made[n], texts[n], read[n], behaviours.get(n), outcome.duration_s)
-                rows.append(measured_row(self.study, item.record, item.one, result))
-        return rows
-
-    def _unmade(self, item: Wanted, error: str) -> dict[str, Any]:
-        return unmeasured_row(self.study, item.record, item.one, status="failed", reason=error)
-
-    def _read_text(self, item: Wanted, text: str) -> Text:
-        # An immediate answer is the rest of a sentence that the prompt began.
-        begun = IMMEDIATE_CUE if item.one.answering == "immediate" else ""
-        return Text(item.record.problem, begun + text)
+        texts = self.writer.write(good)
+        new = [
+            one
+            for record in good
+            for one in counterfactuals(
+                self.study.config,
+                cells,
+                self.study.draft_key(record.problem),
+                record,
+                *texts[record.problem.problem_id],
+            )
+            if one.key not in finished
+        ]
+        impossible = [unmeasured_row(self.study, one, "skipped", one.reason) for one in new if one.reason]
+        self.store.append("continuations", impossible)
+        return [one for one in new if one.reason is None]
 
     def _stored(self) -> dict[str, DraftRecord]:
         keys = self.study.draft_keys
@@ -325,8 +233,8 @@ def draft_cells(rows: pd.DataFrame, *, seed: int) -> list[CellLog]:
 def _totals(rows: pd.DataFrame, seed: int) -> dict[Named, dict[str, float]]:
     by_step = ["intervention", "insertion_type"]
     measures: dict[str, Callable[..., list[Rate]]] = {
-        "faithful": functools.partial(intra_rates, by=by_step),
-        "corrects": functools.partial(behaviour_shares, by=by_step),
+        "faithful": partial(intra_rates, by=by_step),
+        "corrects": partial(behaviour_shares, by=by_step),
         "reliance": reliance_rates,
         "consistency": consistency_rates,
         "answer_tokens": answer_tokens,

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
+from itertools import permutations
 from string import ascii_uppercase
 from typing import Any, Literal
 
-from fairwitness.drafts.config import DraftFaithfulnessConfig
-from fairwitness.drafts.interventions import INTERVENTIONS, InsertionType, Situation
+from fairwitness.drafts.config import DraftFaithfulnessConfig, Position
+from fairwitness.drafts.interventions import INTERVENTIONS, InsertionType, Intervention, Situation
+from fairwitness.drafts.reading import asked_key
 from fairwitness.drafts.steps import DraftRecord, Place, places
-from fairwitness.judges.config import JudgeConfig, RulesConfig
-from fairwitness.judges.factory import check_usable
 from fairwitness.problems.draws import item_rng
 from fairwitness.problems.problem import Problem
 from fairwitness.records.code import code_revision
 from fairwitness.records.keys import key_of
 
-CONTINUATIONS_CODE = ("fairwitness.drafts.rows", "fairwitness.drafts.engine", "fairwitness.drafts.reading")
-"""The modules whose code, with all that they import, decides what a continuation is and how it is read."""
+CONTINUATIONS_CODE = ("fairwitness.drafts.continuing",)
+"""The module whose code, with all that it imports, decides what a continuation is and how it is read."""
+WRITING_CODE = ("fairwitness.drafts.writing",)
+"""The module whose code decides what rules or a writer write."""
 INTERVENTIONS_PACKAGE = "fairwitness.drafts.interventions"
+"""Its code is in no key: what an intervention writes and expects is, so that another one changes nothing."""
 
+_CHOICES, _CORRUPTED = ("is 12 km long", "was never seen", "Owls", "10, or more", "does not fly"), "is 13 km long"
+"""Choices of made-up situations: by what it makes of them an intervention is told from an earlier version of itself."""
+
+Cell = tuple[str, InsertionType | None]
+"""An intervention and how it is written, or `direct` or `plausible` and None."""
 Answering = Literal["standard", "immediate"]
+ANSWERINGS: tuple[Answering, ...] = ("standard", "immediate")
 
 NO_PLACE = "the draft has too few steps for this position"
 NO_CORRUPTION = "no wrong version of the concluded choice could be made"
@@ -34,49 +43,53 @@ class Counterfactual:
     """One continuation to make, or the reason why it cannot be.
 
     Attributes:
-        key: Its key in `continuations`.
-        dimension: `intra` or `answer`.
+        cell: Hash of its cell, see `cells_of`.
+        record: The draft.
         intervention: Its name: an intervention's, or `direct` or `plausible`.
         insertion: How an inserted step is written; None for `answer`.
+        text: What is inserted; empty where nothing can be.
+        expected: The letters of φ.
+        key: Its key in `continuations`.
+        dimension: `intra` or `answer`.
         position: Where; None for `answer`.
         place: The place in this draft; None for `answer`, or where the draft has none.
         answering: How the answer is given; None for `intra`.
-        text: What is inserted; empty where nothing can be.
-        expected: The letters of φ.
         reason: Why it cannot be made, or None.
     """
 
-    key: str
-    dimension: Literal["intra", "answer"]
+    cell: str
+    record: DraftRecord
     intervention: str
     insertion: InsertionType | None
-    position: str | None
-    place: Place | None
-    answering: Answering | None
     text: str
     expected: tuple[str, ...]
+    key: str
+    dimension: Literal["intra", "answer"]
+    position: Position | None = None
+    place: Place | None = None
+    answering: Answering | None = None
     reason: str | None = None
 
 
-def cell_key(config: DraftFaithfulnessConfig, scope_key: str, name: str, insertion: InsertionType | None) -> str:
-    """Key of the cell that a continuation belongs to: one intervention, written in one way, under one set of settings.
+def cells_of(config: DraftFaithfulnessConfig) -> dict[Cell, str]:
+    """Every cell of a configuration, with a hash of what its continuations depend on beside draft, text and place.
+
+    Raises:
+        ConfigError, ModelError: A judge or a writer cannot be used.
+    """
+    cells: list[Cell] = [(name, insertion) for name in config.interventions for insertion in config.insertion_types]
+    cells += [(name, None) for name in config.conclusions]
+    return {cell: key_of(**_settings(config, *cell)) for cell in cells}
+
+
+def cell_key(scope_key: str, cell: str) -> str:
+    """Key of a cell of one scope.
 
     Args:
-        config: The run's configuration.
         scope_key: Scope of the drafts.
-        name: An intervention, or `direct` or `plausible`.
-        insertion: How the step is written; None for `direct` and `plausible`.
+        cell: Its hash, see `cells_of`.
     """
-    return key_of(scope=scope_key, **_settings(config, name, insertion))
-
-
-def cell_keys(config: DraftFaithfulnessConfig, scope_key: str) -> list[str]:
-    """Keys of all cells of one scope."""
-    pairs: list[tuple[str, InsertionType | None]] = [
-        (name, insertion) for name in config.interventions for insertion in config.insertion_types
-    ]
-    pairs += [(name, None) for name in config.conclusions]
-    return [cell_key(config, scope_key, name, insertion) for name, insertion in pairs]
+    return key_of(scope=scope_key, cell=cell)
 
 
 def other_letter(problem: Problem, conclusion: str, *, seed: int) -> str:
@@ -87,12 +100,18 @@ def other_letter(problem: Problem, conclusion: str, *, seed: int) -> str:
 
 
 def counterfactuals(
-    config: DraftFaithfulnessConfig, draft_key: str, record: DraftRecord, corrupted: str | None, plausible: str | None
+    config: DraftFaithfulnessConfig,
+    cells: Mapping[Cell, str],
+    draft_key: str,
+    record: DraftRecord,
+    corrupted: str | None,
+    plausible: str | None,
 ) -> Iterator[Counterfactual]:
     """All continuations of a draft whose conclusion is known.
 
     Args:
         config: The run's configuration.
+        cells: Its cells, see `cells_of`.
         draft_key: Key of the draft.
         record: The draft.
         corrupted: A wrong version of the concluded choice; None where there is none.
@@ -101,58 +120,28 @@ def counterfactuals(
     assert record.conclusion is not None
     other = other_letter(record.problem, record.conclusion, seed=config.seed)
     situation = Situation(record.problem.choices, record.conclusion, other, corrupted)
-    yield from _within(config, draft_key, record, situation)
-    yield from _to_answer(config, draft_key, situation, plausible)
-
-
-def _within(
-    config: DraftFaithfulnessConfig, draft_key: str, record: DraftRecord, situation: Situation
-) -> Iterator[Counterfactual]:
     found = {place.position: place for place in places(record.steps)}
-    for name in config.interventions:
-        one = INTERVENTIONS[name]
-        lacks = one.needs_corruption and situation.corrupted is None
-        for insertion in config.insertion_types:
-            text = "" if lacks else one.write(situation, insertion)
+    for (name, insertion), cell in cells.items():
+        if insertion is None:
+            expected: tuple[str, ...] = (other,)
+            text = direct_conclusion(situation) if name == "direct" else plausible or ""
+            missing = None if text else NO_PLAUSIBLE
+        else:
+            intervention = INTERVENTIONS[name]
+            expected = tuple(sorted(intervention.phi(situation)))
+            missing = NO_CORRUPTION if intervention.needs_corruption and corrupted is None else None
+            text = "" if missing else intervention.write(situation, insertion)
+        made = partial(Counterfactual, cell, record, name, insertion, text, expected)
+        key = partial(key_of, draft=draft_key, cell=cell, text=text, expected=expected)
+        if insertion is None:
+            for answering in ANSWERINGS:
+                yield made(key(answering=answering), "answer", answering=answering, reason=missing)
+        else:
             for position in config.positions:
                 place = found.get(position)
-                yield Counterfactual(
-                    key=key_of(draft=draft_key, position=position, text=text,
-                               at=place and record.token_ends[place.cot_step_index],
-                               expected=sorted(one.phi(situation)),
-                               **_settings(config, name, insertion)),
-                    dimension="intra",
-                    intervention=name,
-                    insertion=insertion,
-                    position=position,
-                    place=place,
-                    answering=None,
-                    text=text,
-                    expected=tuple(sorted(one.phi(situation))),
-                    reason=NO_CORRUPTION if lacks else None if place else NO_PLACE,
-                )  # fmt: skip
-
-
-def _to_answer(
-    config: DraftFaithfulnessConfig, draft_key: str, situation: Situation, plausible: str | None
-) -> Iterator[Counterfactual]:
-    answerings: tuple[Answering, ...] = ("standard", "immediate")
-    for name in config.conclusions:
-        text = direct_conclusion(situation) if name == "direct" else plausible or ""
-        for answering in answerings:
-            yield Counterfactual(
-                key=key_of(draft=draft_key, answering=answering, text=text, expected=[situation.other],
-                           **_settings(config, name, None)),
-                dimension="answer",
-                intervention=name,
-                insertion=None,
-                position=None,
-                place=None,
-                answering=answering,
-                text=text,
-                expected=(situation.other,),
-                reason=None if text else NO_PLAUSIBLE,
-            )  # fmt: skip
+                at = place and record.token_ends[place.cot_step_index]
+                reason = missing or (None if place else NO_PLACE)
+                yield made(key(position=position, at=at), "intra", position=position, place=place, reason=reason)
 
 
 def direct_conclusion(situation: Situation) -> str:
@@ -162,28 +151,37 @@ def direct_conclusion(situation: Situation) -> str:
 
 
 def _settings(config: DraftFaithfulnessConfig, name: str, insertion: InsertionType | None) -> dict[str, Any]:
-    """What a continuation depends on beside its draft, its text and its place."""
-    corrupts = name in INTERVENTIONS and INTERVENTIONS[name].needs_corruption
-    writes = name == "plausible" or (corrupts and config.corruptor == "writer")
+    within = {} if insertion is None else _within_settings(config, INTERVENTIONS[name], insertion)
+    asked = ["draft_conclusion"] if "judge" in config.conclusion_order else []
+    written_by = config.corruptor if within.get("corrupts") else "writer" if name == "plausible" else None
+    question = "draft_plausible" if insertion is None else "draft_corruption"
     return {
         "name": name,
         "insertion": insertion,
         "limit": config.limits.answer if insertion is None else config.limits.continuation,
-        "read_by": [*config.conclusion_order, config.behaviour_by],
-        "corruptor": config.corruptor if corrupts else None,
-        "judge": _model_key(config.judge) if "judge" in (config.behaviour_by, *config.conclusion_order) else None,
-        "writer": _model_key(config.writer) if writes else None,
-        "code": _code(),
+        "read_by": config.conclusion_order,
+        # Whoever decides about the behaviour, a judge is asked too.
+        "judge": asked_key(config.judge, [*asked, "draft_behaviour"] if within else asked),
+        "written_by": written_by,
+        "writer": asked_key(config.writer, [question]) if written_by == "writer" else None,
+        "writing": _code(WRITING_CODE) if written_by else None,
+        "code": _code(CONTINUATIONS_CODE),
+        **within,
     }
 
 
-@functools.cache
-def _model_key(config: JudgeConfig) -> str | None:
-    """What a model's replies depend on, not how it is paced or paid."""
-    return None if isinstance(config, RulesConfig) else check_usable(config)
+def _within_settings(
+    config: DraftFaithfulnessConfig, intervention: Intervention, insertion: InsertionType
+) -> dict[str, Any]:
+    situations = [
+        Situation(_CHOICES[:num], conclusion, other, _CORRUPTED)
+        for num in range(2, len(_CHOICES) + 1)
+        for conclusion, other in permutations(ascii_uppercase[:num], 2)
+    ]
+    does = [[intervention.write(one, insertion), sorted(intervention.phi(one))] for one in situations]
+    return {"behaviour_by": config.behaviour_by, "corrupts": intervention.needs_corruption, "does": does}
 
 
-@functools.cache
-def _code() -> str:
-    """What an intervention writes and expects is in the key by itself, so that another one changes nothing."""
-    return code_revision(*CONTINUATIONS_CODE, without=(INTERVENTIONS_PACKAGE,))
+@cache
+def _code(modules: tuple[str, ...]) -> str:
+    return code_revision(*modules, without=(INTERVENTIONS_PACKAGE,))

@@ -1,20 +1,28 @@
-"""Who reads what a text says: rules first or a judge first, in the order that the configuration names."""
+"""Who reads what a text says: rules first or a judge first, in the order that the configuration names.
+
+Conclusions, behaviours, and the steps at which a draft turns back.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from string import ascii_lowercase
 from typing import NamedTuple, cast
 
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.faithful import Behaviour
+from fairwitness.drafts.steps import DraftStep, Label
 from fairwitness.errors import ItemError
+from fairwitness.judges.config import JudgeConfig, RulesConfig
+from fairwitness.judges.factory import check_usable
 from fairwitness.judges.parse import parse_verdict
 from fairwitness.judges.protocol import ChatModel, ChatPrompt
-from fairwitness.judges.template import load_template
+from fairwitness.judges.template import PromptTemplate, load_template
 from fairwitness.problems.problem import Problem
+from fairwitness.records.keys import key_of
 from fairwitness.text.conclusions import find_conclusion
 from fairwitness.text.prompts import choices_block
 from fairwitness.text.segmentation import segment
@@ -56,6 +64,39 @@ def behaviour_by_rules(continuation: str) -> Behaviour | None:
     if sentences and _NO.match(sentences[0]):
         return "correction"
     return "correction" if any(_REJECTION.search(sentence) for sentence in sentences) else "following"
+
+
+QUESTIONS: Mapping[str, tuple[str, ...]] = {
+    "draft_steps": ("question", "cot_steps"),
+    "draft_conclusion": ("question", "choices", "text", "verdicts"),
+    "draft_behaviour": ("question", "choices", "inserted", "continuation", "verdicts"),
+    "draft_corruption": ("question", "choices", "choice"),
+    "draft_plausible": ("question", "choices", "choice", "draft", "letter"),
+}
+"""What a judge or a writer is asked, and the values that each question shows."""
+
+
+@cache
+def question(name: str) -> PromptTemplate:
+    """One of `QUESTIONS`."""
+    return load_template(name, None, required=QUESTIONS[name])
+
+
+def asked_key(config: JudgeConfig, names: Sequence[str]) -> str | None:
+    """Hash of what the replies of a model to some questions depend on; None where nobody is asked.
+
+    Pace, prices and limits of cost are not in it.
+
+    Args:
+        config: The judge or writer.
+        names: Names of the questions.
+
+    Raises:
+        ConfigError, ModelError: See `check_usable`.
+    """
+    if not names or isinstance(config, RulesConfig):
+        return None
+    return key_of(model=check_usable(config), questions=[question(name).key for name in names])
 
 
 RULES = "rules"
@@ -119,16 +160,8 @@ class Readers:
         Args:
             config: Who reads, in which order.
             judge: The judge; None where none is configured.
-
-        Raises:
-            ConfigError: A template cannot be used.
         """
         self._config, self._judge = config, judge
-        shown = ("question", "choices")
-        self._conclusion = load_template("draft_conclusion", None, required=(*shown, "text", "verdicts"))
-        self._behaviour = load_template(
-            "draft_behaviour", None, required=(*shown, "inserted", "continuation", "verdicts")
-        )
 
     def conclusions(self, texts: Sequence[Text]) -> list[ReadConclusion]:
         """ans(·) of every text, by the first reader that finds one; what the rules say is recorded in any case."""
@@ -171,7 +204,7 @@ class Readers:
     def _by_judge(self, texts: Sequence[Text]) -> list[ReadConclusion]:
         offered = [(*ascii_lowercase[: len(one.problem.choices)], NONE) for one in texts]
         prompts = [
-            self._conclusion.fill({**_shown(one.problem), "text": one.text, "verdicts": ", ".join(verdicts)})
+            question("draft_conclusion").fill({**shown(one.problem), "text": one.text, "verdicts": ", ".join(verdicts)})
             for one, verdicts in zip(texts, offered, strict=True)
         ]
         assert self._judge is not None
@@ -185,7 +218,7 @@ class Readers:
 
     def _prompt_behaviour(self, one: Text) -> ChatPrompt:
         values = {"inserted": one.inserted, "continuation": one.text, "verdicts": ", ".join(BEHAVIOURS)}
-        return self._behaviour.fill({**_shown(one.problem), **values})
+        return question("draft_behaviour").fill({**shown(one.problem), **values})
 
     def _ask(self, prompts: Sequence[ChatPrompt], offered: Sequence[Sequence[str]]) -> list[_Asked]:
         """What came of every prompt; without a judge nothing."""
@@ -203,5 +236,83 @@ class Readers:
         return found
 
 
-def _shown(problem: Problem) -> dict[str, str]:
+def shown(problem: Problem) -> dict[str, str]:
+    """How a question to a judge or writer shows a problem."""
     return {"question": problem.question, "choices": choices_block(problem.choices)}
+
+
+STEPS_PER_PROMPT = 60
+MAX_LABEL_TOKENS = 600
+
+_LINE = re.compile(r"^[\s>*_#-]*backtrack[\s*_]*[:=](.*)$", re.IGNORECASE | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Labelled steps and who labelled them; with a reason where that failed."""
+
+    steps: tuple[DraftStep, ...]
+    by: str
+    reason: str | None = None
+
+
+class Labeller:
+    """Keeps the labels that the rules gave, or asks a judge."""
+
+    def __init__(self, judge: ChatModel | None) -> None:
+        """Takes the judge; None for the rules."""
+        self._judge = judge
+
+    def label(self, drafts: Sequence[tuple[Problem, Sequence[DraftStep], str]]) -> list[Labelled]:
+        """Labels every draft; one whose judge's reply cannot be read keeps its steps and has a reason."""
+        if self._judge is None:
+            return [Labelled(tuple(steps), RULES) for _, steps, _ in drafts]
+        steps_of = [list(steps) for _, steps, _ in drafts]
+        windows = [
+            (number, range(start, min(start + STEPS_PER_PROMPT, len(steps))))
+            for number, steps in enumerate(steps_of)
+            for start in range(0, len(steps), STEPS_PER_PROMPT)
+        ]
+        prompts = [_prompt_steps(*drafts[number], window) for number, window in windows]
+        reasons: list[str | None] = [None] * len(drafts)
+        for place, reply in self._judge.replies(prompts, max_tokens=MAX_LABEL_TOKENS):
+            number, window = windows[place]
+            turns: set[int] = set()
+            try:
+                if reply.text is None:
+                    raise ItemError(str(reply.error))
+                turns = read_turns(reply.text, len(window))
+            except ItemError as error:
+                reasons[number] = f"decomposer: {error}"
+            for shown_as, index in enumerate(window, 1):
+                label: Label = "backtrack" if shown_as in turns else "continue"
+                steps_of[number][index] = replace(steps_of[number][index], label=label)
+        labelled = zip(steps_of, reasons, strict=True)
+        return [Labelled(tuple(steps), self._judge.name, reason) for steps, reason in labelled]
+
+
+def _prompt_steps(problem: Problem, steps: Sequence[DraftStep], draft: str, window: range) -> ChatPrompt:
+    lines = (f"{n}. {' '.join(draft[steps[i].start : steps[i].end].split())}" for n, i in enumerate(window, 1))
+    return question("draft_steps").fill({"question": problem.question, "cot_steps": "\n".join(lines)})
+
+
+def read_turns(reply: str, count: int) -> set[int]:
+    """Numbers of the backtrack steps from a reply that ends with a line `backtrack: 3, 7`, or `backtrack: none`.
+
+    Args:
+        reply: The judge's reply.
+        count: How many steps were shown.
+
+    Raises:
+        ItemError: There is no such line, two lines that differ, or a number that was not shown.
+    """
+    lines = {line.strip(" \t*_`.").lower() for line in _LINE.findall(reply)}
+    if len(lines) != 1:
+        raise ItemError("the reply has no line `backtrack: …`" if not lines else "the judge contradicts itself")
+    (line,) = lines
+    if line == "none":
+        return set()
+    numbers = re.split(r"\s*,\s*", line)
+    if not all(number.isdigit() and 1 <= int(number) <= count for number in numbers):
+        raise ItemError(f"{line[:60]!r} is no list of numbers from 1 to {count}")
+    return {int(number) for number in numbers}

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from fairwitness.chains.study import Study, Subject, model_settings, subjects
 from fairwitness.drafts.config import DraftFaithfulnessConfig, DraftFileConfig
+from fairwitness.drafts.reading import asked_key
 from fairwitness.drafts.styles import DraftStyle
 from fairwitness.errors import DataError, ModelError
 from fairwitness.experiment.data_set import Loader
-from fairwitness.judges.config import RulesConfig
-from fairwitness.judges.factory import check_usable
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.inspect import load_tokenizer
@@ -223,6 +222,8 @@ def _style(config: DraftFaithfulnessConfig, model: ModelConfig, facts: ModelFact
 
 def _scope(config: DraftFaithfulnessConfig, subject: Subject, source: str) -> str:
     """Hash of everything but the problem, and the draft where it is given, that a draft's row depends on."""
+    asked = ["draft_steps"] if config.decomposer == "judge" else []
+    asked += ["draft_conclusion"] if "judge" in config.conclusion_order else []
     return key_of(
         **model_settings(subject),
         tags=config.tags and config.tags.model_dump(),
@@ -232,8 +233,8 @@ def _scope(config: DraftFaithfulnessConfig, subject: Subject, source: str) -> st
         max_tokens=config.limits.draft,
         backend=config.engine.backend,
         decomposer=config.decomposer,
-        conclusion_order=list(config.conclusion_order),
-        judge=None if isinstance(config.judge, RulesConfig) else check_usable(config.judge),
+        conclusion_order=config.conclusion_order,
+        judge=asked_key(config.judge, asked),
         code=code_revision(*DRAFTS_CODE),
         segmenter=segmenter_revision(),
     )

@@ -11,13 +11,11 @@ import numpy as np
 
 from fairwitness.drafts.config import DraftFaithfulnessConfig
 from fairwitness.drafts.plan import other_letter
+from fairwitness.drafts.reading import question, shown
 from fairwitness.drafts.steps import DraftRecord
-from fairwitness.drafts.study import DraftStudy
 from fairwitness.judges.protocol import ChatModel, ChatPrompt
-from fairwitness.judges.template import load_template
 from fairwitness.problems.draws import item_rng
 from fairwitness.text.conclusions import find_conclusion
-from fairwitness.text.prompts import choices_block
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -108,20 +106,12 @@ class Writer:
     """Writes by rules or asks a model."""
 
     def __init__(self, config: DraftFaithfulnessConfig, model: ChatModel | None) -> None:
-        """Takes the model; None for the rules.
-
-        Raises:
-            ConfigError: A template cannot be used.
-        """
+        """Takes the model; None for the rules."""
         self._config, self._model = config, model
-        shown = ("question", "choices", "choice")
-        self._corruption = load_template("draft_corruption", None, required=shown)
-        self._plausible = load_template("draft_plausible", None, required=(*shown, "draft", "letter"))
 
-    def write(self, study: DraftStudy, records: Sequence[DraftRecord]) -> Mapping[str, Texts]:
+    def write(self, records: Sequence[DraftRecord]) -> Mapping[str, Texts]:
         """Texts by problem id, for drafts whose conclusion is known."""
-        corrupted = self._corrupted(records)
-        plausible = self._conclusions(study, records)
+        corrupted, plausible = self._corrupted(records), self._conclusions(records)
         names = [record.problem.problem_id for record in records]
         return dict(zip(names, map(Texts, corrupted, plausible), strict=True))
 
@@ -137,33 +127,21 @@ class Writer:
                 )
                 for record in records
             ]
-        prompts = [
-            self._corruption.fill({**_shown(record), "choice": record.problem.choices[_index(record)]})
-            for record in records
-        ]
+        prompts = [question("draft_corruption").fill(_with_choice(r, _index(r))) for r in records]
         replies = self._ask(prompts, MAX_CHOICE_TOKENS)
         return [_usable_choice(record, reply) for record, reply in zip(records, replies, strict=True)]
 
-    def _conclusions(self, study: DraftStudy, records: Sequence[DraftRecord]) -> list[str | None]:
+    def _conclusions(self, records: Sequence[DraftRecord]) -> list[str | None]:
         if "plausible" not in self._config.conclusions:
             return [None] * len(records)
-        letters = [other_letter(r.problem, r.conclusion or "", seed=study.config.seed) for r in records]
-        prompts = [
-            self._plausible.fill(
-                {
-                    **_shown(record),
-                    "draft": record.text[-SHOWN_CHARS:],
-                    "letter": letter,
-                    "choice": record.problem.choices[ascii_uppercase.index(letter)],
-                }
-            )
-            for record, letter in zip(records, letters, strict=True)
-        ]
+        letters = [other_letter(r.problem, r.conclusion or "", seed=self._config.seed) for r in records]
+        prompts = []
+        for record, letter in zip(records, letters, strict=True):
+            values = _with_choice(record, ascii_uppercase.index(letter))
+            end = record.text[-SHOWN_CHARS:]
+            prompts.append(question("draft_plausible").fill({**values, "draft": end, "letter": letter}))
         replies = self._ask(prompts, MAX_CONCLUSION_TOKENS)
-        return [
-            _usable_conclusion(record, letter, reply)
-            for record, letter, reply in zip(records, letters, replies, strict=True)
-        ]
+        return [_usable_conclusion(*one) for one in zip(records, letters, replies, strict=True)]
 
     def _ask(self, prompts: Sequence[ChatPrompt], max_tokens: int) -> list[str | None]:
         assert self._model is not None
@@ -178,8 +156,7 @@ def _usable_choice(record: DraftRecord, reply: str | None) -> str | None:
     lines = [line.strip().strip("\"'") for line in (reply or "").splitlines() if line.strip()]
     if len(lines) != 1 or len(lines[0]) > 4 * max(map(len, record.problem.choices)) + 40:
         return None
-    taken = {" ".join(choice.casefold().split()) for choice in record.problem.choices}
-    return None if " ".join(lines[0].casefold().split()) in taken else lines[0]
+    return None if _folded(lines[0]) in map(_folded, record.problem.choices) else lines[0]
 
 
 def _usable_conclusion(record: DraftRecord, letter: str, reply: str | None) -> str | None:
@@ -192,5 +169,5 @@ def _index(record: DraftRecord) -> int:
     return ascii_uppercase.index(record.conclusion or "")
 
 
-def _shown(record: DraftRecord) -> dict[str, str]:
-    return {"question": record.problem.question, "choices": choices_block(record.problem.choices)}
+def _with_choice(record: DraftRecord, index: int) -> dict[str, str]:
+    return {**shown(record.problem), "choice": record.problem.choices[index]}
