@@ -122,7 +122,7 @@ def test_a_lock_that_cannot_be_made_names_the_path(tmp_path: Path) -> None:
 
 def test_the_resolved_configuration_is_written_without_credentials(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, "demo")
-    run.write_config(_Job(seed=5), "fur_sweep")
+    run.write_config(_Job(seed=5))
     text = run.config_path.read_text()
     assert "pass" not in text
     assert "k-123" not in text
@@ -185,14 +185,14 @@ def test_run_rows_come_oldest_first(tmp_path: Path) -> None:
     with RunDirectory(tmp_path, "demo").store() as store:
         store.append("runs", [run_row("b", created_at=datetime(2026, 1, 2, tzinfo=UTC)), run_row("c")])
         store.append("runs", [run_row("a")])
-        store.append("runs", [run_row("d", job="fur_baselines")])
+        store.append("runs", [run_row("d", job="fur_baselines", is_followup=True)])
         assert [row["key"] for row in run_rows(store)] == ["a", "c", "b"]
         assert [row["key"] for row in run_rows(store, "fur_baselines")] == ["d"]
 
 
 def test_a_job_that_follows_keeps_the_settings_of_the_run(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, "demo")
-    first = run.write_config(_Job(seed=5), "fur_sweep")
+    first = run.write_config(_Job(seed=5))
     second = run.write_config(_Job(seed=6), "fur_baselines")
     assert (first, second) == (run.config_path, run.path / "config.fur_baselines.yaml")
     assert load_config(_Job, first).seed == 5

@@ -53,6 +53,7 @@ def _job(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "key": "run-baselines",
         "name": "hand",
         "job": "fur_baselines",
+        "is_followup": True,
         "created_at": STARTED + timedelta(hours=1),
         "config_json": json.dumps({"baselines": list(settings.values())}),
         "cell_keys": list(settings),
