@@ -12,7 +12,6 @@ from fairwitness.experiment.measure import Supplies, run_measure
 from fairwitness.fur.search.config import LrSearchConfig
 from fairwitness.fur.search.job import LrSearch
 from fairwitness.fur.search.outcome import SearchOutcome
-from fairwitness.records.run_dir import RunDirectory
 from tests.helpers.sweeps import NUM_PROBLEMS, merged, settings
 
 SEARCH_RATES = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -37,10 +36,9 @@ class SearchResult(NamedTuple):
     job: JobResult
     outcomes: Sequence[SearchOutcome]
 
-    @property
-    def run(self) -> RunDirectory:
-        """The run directory."""
-        return self.job.run
+    def __getattr__(self, name: str) -> Any:
+        """What became of the job, too."""
+        return getattr(self.job, name)
 
 
 def search(plain: Mapping[str, Any]) -> SearchResult:

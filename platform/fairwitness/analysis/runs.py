@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -148,7 +148,7 @@ def load_run(run_dir: Path) -> Run:
         config=_json_object(info["config_json"]),
         health=_json_object(info["health_json"]),
         environment=_json_object(info["environment_json"]),
-        problems=_problems(store, info["data_sets"] or [], cots["problem_key"]),
+        problems=_problems(store, info, cots["problem_key"]),
         cots=cots,
         cot_steps=_frame(store.read("cot_steps", _STEP_COLUMNS, one_of("cot_key", cots["key"]))),
         unlearning=_frame(store.read("unlearning", _UNLEARNING_COLUMNS, of_run(info, "cell_key"))),
@@ -219,13 +219,14 @@ def _with(one: pc.Expression | None, other: pc.Expression) -> pc.Expression:
     return other if one is None else one & other
 
 
-def _problems(store: Store, data_sets: Sequence[str], used_keys: pd.Series[str]) -> pd.DataFrame:
-    frame = _frame(store.read("problems"))
+def _problems(store: Store, info: Mapping[str, Any], used_keys: pd.Series[str]) -> pd.DataFrame:
+    frame, data_sets = _frame(store.read("problems")), list(info["data_sets"] or [])
     names = frame["data_set"].fillna("")
-    versions = names + "@" + frame["data_revision"].fillna("")
-    # A problem keeps its key while its file changes around it; a refused record belongs to one version of its file.
-    is_refused = frame["status"].eq("refused") & (names.isin(list(data_sets)) | versions.isin(list(data_sets)))
-    return frame[is_refused | frame["key"].isin(used_keys)].reset_index(drop=True)
+    of_data = names.isin(data_sets) | (names + "@" + frame["data_revision"].fillna("")).isin(data_sets)
+    if info["problem_keys"] is not None:
+        # A problem keeps its key while its file changes around it; a refused record belongs to one version of its file.
+        of_data &= frame["status"].eq("refused")
+    return frame[of_data | frame["key"].isin(used_keys)].reset_index(drop=True)
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

@@ -239,7 +239,7 @@ def test_the_command(tmp_path: Path) -> None:
         missing = CliRunner().invoke(app, ["import-published", str(tmp_path / "x.jsonl"), "--out", str(tmp_path / "y")])
         drawn = CliRunner().invoke(
             app,
-            ["study", "export", str(tmp_path / "theirs"), str(tmp_path / "study"), "--neutral", "2", "--lr", "3e-5"],
+            ["raters", "export", str(tmp_path / "theirs"), str(tmp_path / "study"), "--neutral", "2", "--lr", "3e-5"],
         )
     assert done.exit_code == 0, done.output
     assert f"refused: {path}:2" in done.output

@@ -23,7 +23,7 @@ def _process_settings() -> Iterator[None]:
 
 
 def study(*words: str | Path) -> Any:
-    done = CliRunner().invoke(app, ["study", *map(str, words)])
+    done = CliRunner().invoke(app, ["raters", *map(str, words)])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 
