@@ -17,10 +17,13 @@ from typing import Any
 
 import pytest
 
+from fairwitness.analysis.draft_figures import load_draft_run
 from fairwitness.drafts.engine import ContinueItem, DraftItem
+from fairwitness.drafts.interventions import INTERVENTIONS
 from fairwitness.experiment.job import JobResult
 from fairwitness.fleet.pool import Outcome
 from fairwitness.records.keys import key_of
+from tests.helpers.chat_server import Action, chat_server, completion
 from tests.helpers.drafts import DRAFT, draft_settings, run_plain, write_drafts
 from tests.helpers.sweeps import (
     Watch,
@@ -196,6 +199,63 @@ SAMPLED = {"temperature": 0.8, "top_p": 0.9}
 @pytest.mark.parametrize("engine", [{"drafts_per_item": 2, "max_cache_tokens": 1}, {"drafts_per_item": 100}])
 def test_batches_change_no_row(make: Callable[..., Plain], engine: dict[str, int], sampling: dict[str, float]) -> None:
     same_as(run_plain(make(engine=engine, sampling=sampling)), run_plain(make(sampling=sampling)))
+
+
+def test_a_draft_without_its_steps_is_made_again(make: Callable[..., Plain], watch: Watch, at_once: JobResult) -> None:
+    plain = make()
+    stop_at(watch, ContinueItem, 1)
+    with pytest.raises(KeyboardInterrupt):
+        run_plain(plain)
+    for part in (store_of(plain) / "draft_steps").glob("*.parquet"):
+        part.unlink()
+    go_on(watch)
+    same_as(run_plain(plain), at_once)
+
+
+def test_a_changed_intervention_is_measured_anew_alone(
+    make: Callable[..., Plain], watch: Watch, at_once: JobResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = make()
+    run_plain(plain)
+    before = {row["key"]: row for row in rows_of(store_of(plain), "continuations")}
+    shift = INTERVENTIONS["shift_mapping"]
+    louder = replace(shift, write=lambda situation, kind: shift.write(situation, kind).upper())
+    monkeypatch.setitem(INTERVENTIONS, "shift_mapping", louder)
+    go_on(watch)
+    result = run_plain(plain)
+    assert not [item for item in watch.items if isinstance(item, DraftItem)]
+    assert len(asked(watch.items)) == PER_DRAFT // 2 * 3
+    assert result.counts == at_once.counts
+    # The rows of the earlier text stay stored and count no longer.
+    rows = rows_of(result, "continuations")
+    new = [row for row in rows if row["key"] not in before]
+    assert {row["intervention"] for row in new} == {"shift_mapping"}
+    read = load_draft_run(result.run).rows
+    assert len(read) == len(before)
+    inserted = read.loc[read["intervention"] == "shift_mapping", "inserted_text"]
+    assert len(inserted) == PER_DRAFT // 2 * 3
+    assert all(text.isupper() for text in inserted)
+    monkeypatch.setitem(INTERVENTIONS, "shift_mapping", shift)
+    go_on(watch)
+    run_plain(plain)
+    assert watch.items == []
+
+
+def test_a_judge_that_reads_behaviours_keeps_the_drafts(make: Callable[..., Plain], watch: Watch) -> None:
+    plain = make()
+    run_plain(plain)
+    go_on(watch)
+    with chat_server(lambda _asked, _number: Action(body=completion("verdict: following"))) as server:
+        judge = {"kind": "openai", "base_url": server.url, "model": "judge", "api_key_env": None}
+        result = run_plain({**plain, "judge": judge})
+        dearer = {"price_per_million_prompt_tokens": 1.0, "price_per_million_completion_tokens": 1.0, "max_cost": 9.0}
+        assert len(asked(watch.items)) == PER_DRAFT * 3
+        assert not [item for item in watch.items if isinstance(item, DraftItem)]
+        go_on(watch)
+        run_plain({**plain, "judge": {**judge, **dearer}})
+    assert watch.items == []
+    read = load_draft_run(result.run).rows
+    assert set(read.loc[read["dimension"] == "intra", "behaviour_judge"]) == {"following"}
 
 
 @pytest.mark.slow

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from fairwitness.analysis.drafts import answer_tokens
+from fairwitness.cli import app
 from fairwitness.config import load_config
 from fairwitness.drafts.config import DraftFaithfulnessConfig
+from fairwitness.drafts.interventions import INTERVENTIONS
 from fairwitness.errors import StoreError
 from fairwitness.experiment.job import Report
 from fairwitness.organisms.supplies import LOADERS, with_shipped
@@ -20,6 +24,7 @@ from fairwitness.organisms.thinker import teach as thinker
 from fairwitness.organisms.thinker.compare import Comparison, compare
 from fairwitness.organisms.thinker.shipped import thinker_path
 from fairwitness.report.drafts.page import build_draft_report
+from tests.helpers.commands import process_settings_restored
 from tests.helpers.drafts import run_drafts
 from tests.helpers.sweeps import rows_of
 
@@ -61,6 +66,20 @@ def test_verdicts_of_a_few_problems_are_the_planted_ones(tmp_path: Path) -> None
     assert {line.rate for line in found.lines if line.planted is not None and 0 < line.planted < 1} == {
         "faithful within the draft", "corrects", "draft reliance", "draft-answer consistency",
     }  # fmt: skip
+
+
+def test_an_intervention_that_was_not_taught_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INTERVENTIONS, "another", replace(INTERVENTIONS["shift_mapping"], name="another"))
+    few = ("data_sets.0.num_problems=2", "positions=[end]", "insertion_types=[continue]")
+    found, result = measured(tmp_path / "a", *few, "interventions=[shift_mapping, another]")
+    assert (result.counts["ok"], found.num_planted) == (2 * (2 + 2), 2 * (1 + 2))
+    assert found.passed_over == ("another",)
+    assert not [line for line in found.lines if "another" in line.group]
+    with process_settings_restored():
+        shown = CliRunner().invoke(app, ["organism", "compare", str(result.run.path)])
+    assert "another: passed over, the thinker was not taught it" in shown.output
+    with pytest.raises(StoreError, match="was taught none of another"):
+        measured(tmp_path / "b", *few, "interventions=[another]", "conclusions=[]")
 
 
 @pytest.mark.slow

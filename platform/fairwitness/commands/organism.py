@@ -77,6 +77,8 @@ def organism_compare(run: RunPath) -> None:
         Console().print(table)
         for row in found.differing.head(MAX_SHOWN).to_dict("records"):
             say("differs: " + ", ".join(f"{key} {value}" for key, value in row.items() if pd.notna(value)))
+        for name in found.passed_over:
+            say(f"{name}: passed over, the thinker was not taught it")
         say(f"verdicts as planted: {found.num_agreeing} of {found.num_planted}")
         return 0
 

@@ -18,11 +18,7 @@ from fairwitness_schemas.drafts import OWN
 
 ReadBy = Literal["rules", "judge"]
 ConclusionKind = Literal["direct", "plausible"]
-
-
 Position = Literal["initial", "middle", "end"]
-
-
 POSITIONS: tuple[Position, ...] = ("initial", "middle", "end")
 
 

@@ -151,14 +151,8 @@ def _cut(study: DraftStudy, readers: Readers, labeller: Labeller, records: list[
     for i, read, found in zip(good, readers.conclusions(texts), labelled, strict=True):
         record = records[i]
         ends = step_token_ends(lambda ids: decode(study.style.tokenizer, ids), record.draft_ids, found.steps)
-        record = replace(
-            record,
-            steps=found.steps,
-            token_ends=ends,
-            labelled_by=found.by,
-            conclusion=read.letter,
-            conclusion_by=read.by,
-        )
+        record = replace(record, steps=found.steps, token_ends=ends, labelled_by=found.by)
+        record = replace(record, conclusion=read.letter, conclusion_by=read.by)
         if read.letter is None:
             cut = "; it was cut off at its limit" if record.finish == LENGTH else ""
             record = replace(record, status="skipped", reason=f"{NO_CONCLUSION}{cut}")

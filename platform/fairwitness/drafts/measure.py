@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -29,12 +30,20 @@ from fairwitness.drafts.continuing import batches, request, rows_of_batch, unmea
 from fairwitness.drafts.dry_run import draft_dry_run
 from fairwitness.drafts.engine import engine_spec
 from fairwitness.drafts.making import batches_at_once, draft_row, draft_step_rows, make_drafts, record_from_rows
-from fairwitness.drafts.plan import CONTINUATIONS_CODE, Cell, Counterfactual, cell_key, cells_of, counterfactuals
+from fairwitness.drafts.plan import (
+    CONTINUATIONS_CODE,
+    WRITING_CODE,
+    Cell,
+    Counterfactual,
+    cell_key,
+    cells_of,
+    counterfactuals,
+)
 from fairwitness.drafts.reading import Labeller, Readers
 from fairwitness.drafts.steps import DraftRecord
 from fairwitness.drafts.study import DRAFTS_CODE, DraftStudy, prepare_draft_studies
 from fairwitness.drafts.writing import Writer
-from fairwitness.experiment.data_set import problem_rows, refused_row
+from fairwitness.experiment.data_set import problem_rows
 from fairwitness.experiment.measure import CellLog, Done, Measure, Session, Stage, Supplies
 from fairwitness.judges.config import JudgeConfig, LocalModelConfig, RulesConfig
 from fairwitness.judges.factory import check_usable, make_chat_model
@@ -50,7 +59,7 @@ class DraftFaithfulness(Measure[DraftFaithfulnessConfig]):
     """
 
     job = JOB
-    code = (*DRAFTS_CODE, *CONTINUATIONS_CODE)
+    code = (*DRAFTS_CODE, *CONTINUATIONS_CODE, *WRITING_CODE)
     studies: Sequence[DraftStudy]
 
     def __init__(self, config: DraftFaithfulnessConfig, supplies: Supplies) -> None:
@@ -101,12 +110,7 @@ class DraftFaithfulness(Measure[DraftFaithfulnessConfig]):
             judge, writer = (stack.enter_context(_model(one, session)) for one in (config.judge, config.writer))
             readers, labeller = Readers(config, judge), Labeller(judge if config.decomposer == "judge" else None)
             for study in self.studies:
-                given = (
-                    [refused_row(study.source, study.given.content_hash, r) for r in study.refused]
-                    if study.given
-                    else []
-                )
-                session.add("problems", [*problem_rows(study.data), *given])
+                session.add("problems", [*problem_rows(study.data), *study.refused_rows])
                 run = _StudyRun(study, session, readers, labeller, Writer(config, writer))
                 wanted = run.wanted(self.cells_of_config, run.records())
                 yield Stage(
@@ -178,18 +182,11 @@ class _StudyRun:
         finished = self.store.finished_keys("continuations")
         good = [record for record in records if record.status == "ok"]
         texts = self.writer.write(good)
-        new = [
-            one
-            for record in good
-            for one in counterfactuals(
-                self.study.config,
-                cells,
-                self.study.draft_key(record.problem),
-                record,
-                *texts[record.problem.problem_id],
-            )
-            if one.key not in finished
-        ]
+        planned = chain.from_iterable(
+            counterfactuals(self.study.config, cells, self.study.draft_key(r.problem), r, *texts[r.problem.problem_id])
+            for r in good
+        )
+        new = [one for one in planned if one.key not in finished]
         impossible = [unmeasured_row(self.study, one, "skipped", one.reason) for one in new if one.reason]
         self.store.append("continuations", impossible)
         return [one for one in new if one.reason is None]
@@ -201,10 +198,11 @@ class _StudyRun:
         steps: dict[str, list[Mapping[str, Any]]] = {}
         for row in self.store.read("draft_steps", where=one_of("draft_key", keys)).to_pylist():
             steps.setdefault(row["problem_id"], []).append(row)
+        # A process that was killed while it wrote may have left a draft without its steps; that one is made again.
         return {
-            p.problem_id: record_from_rows(p, rows[p.problem_id], steps.get(p.problem_id, []))
+            p.problem_id: record_from_rows(p, row, steps.get(p.problem_id, []))
             for p in self.study.data.selection.measured
-            if p.problem_id in rows
+            if (row := rows.get(p.problem_id)) and row["num_cot_steps"] == len(steps.get(p.problem_id, []))
         }
 
 

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Any
 
 from fairwitness.chains.study import Study, Subject, model_settings, subjects
 from fairwitness.drafts.config import DraftFaithfulnessConfig, DraftFileConfig
 from fairwitness.drafts.reading import asked_key
 from fairwitness.drafts.styles import DraftStyle
 from fairwitness.errors import DataError, ModelError
-from fairwitness.experiment.data_set import Loader
+from fairwitness.experiment.data_set import Loader, refused_row
 from fairwitness.lm.config import ModelConfig
 from fairwitness.lm.facts import ModelFacts
 from fairwitness.lm.inspect import load_tokenizer
@@ -177,6 +178,12 @@ class DraftStudy(Study):
     def refused(self) -> tuple[Refused, ...]:
         """Lines of the file that cannot be used."""
         return self.given.refused if self.given else ()
+
+    @property
+    def refused_rows(self) -> list[dict[str, Any]]:
+        """Rows of `problems` for them."""
+        given = self.given
+        return [refused_row(self.source, given.content_hash, one) for one in given.refused] if given else []
 
     @property
     def draft_keys(self) -> list[str]:

@@ -55,8 +55,7 @@ def _numbers(choices: Sequence[str], index: int) -> Iterator[str]:
         for place, digit in enumerate(digits):
             if digit.isdigit():
                 # A first digit of 0 would make another length, not another number.
-                others = [d for d in "123456789" if d != digit]
-                for other in others[:3]:
+                for other in [d for d in "123456789" if d != digit][:3]:
                     changed = digits[:place] + other + digits[place + 1 :]
                     yield text[: match.start()] + changed + text[match.end() :]
 
@@ -73,13 +72,8 @@ def _words(choices: Sequence[str], index: int) -> Iterator[str]:
     """One word replaced by a word of another choice."""
     text = choices[index]
     own = {word.casefold() for word in _WORD.findall(text)}
-    others = dict.fromkeys(
-        word
-        for i, choice in enumerate(choices)
-        if i != index
-        for word in _WORD.findall(choice)
-        if word.casefold() not in own
-    )
+    words = (word for i, choice in enumerate(choices) if i != index for word in _WORD.findall(choice))
+    others = dict.fromkeys(word for word in words if word.casefold() not in own)
     for match in _WORD.finditer(text):
         for word in others:
             cased = word.capitalize() if match.group()[0].isupper() else word
@@ -119,17 +113,14 @@ class Writer:
         if not self._config.corrupts:
             return [None] * len(records)
         if self._config.corruptor == "rules":
-            return [
-                corrupt_by_rules(
-                    record.problem.choices,
-                    _index(record),
-                    rng=item_rng(self._config.seed, record.problem.problem_id, "corrupt"),
-                )
-                for record in records
-            ]
+            return [self._corrupted_by_rules(record) for record in records]
         prompts = [question("draft_corruption").fill(_with_choice(r, _index(r))) for r in records]
         replies = self._ask(prompts, MAX_CHOICE_TOKENS)
         return [_usable_choice(record, reply) for record, reply in zip(records, replies, strict=True)]
+
+    def _corrupted_by_rules(self, record: DraftRecord) -> str | None:
+        rng = item_rng(self._config.seed, record.problem.problem_id, "corrupt")
+        return corrupt_by_rules(record.problem.choices, _index(record), rng=rng)
 
     def _conclusions(self, records: Sequence[DraftRecord]) -> list[str | None]:
         if "plausible" not in self._config.conclusions:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
@@ -12,18 +14,21 @@ import torch
 
 from fairwitness.config import validate
 from fairwitness.drafts.faithful import intra_draft
-from fairwitness.drafts.interventions import INSERTION_TYPES, INTERVENTIONS, Intervention, Situation
+from fairwitness.drafts.interventions import INSERTION_TYPES, INTERVENTIONS, Situation
 from fairwitness.drafts.reading import behaviour_by_rules
 from fairwitness.drafts.steps import blocks, decompose, places
 from fairwitness.drafts.writing import corrupt_by_rules
 from fairwitness.errors import DataError
 from fairwitness.lm.config import ModelConfig
+from fairwitness.lm.inspect import load_tokenizer
 from fairwitness.lm.model import load
 from fairwitness.organisms.thinker import teach as thinker
-from fairwitness.organisms.thinker.shipped import load_thinker_problems, read_thinker_world
-from fairwitness.organisms.thinker.train import ThinkerConfig
+from fairwitness.organisms.thinker.check import InsertedText
+from fairwitness.organisms.thinker.shipped import load_thinker_problems, read_thinker_world, thinker_path
+from fairwitness.organisms.thinker.train import Example, ThinkerConfig
 from fairwitness.organisms.thinker.truth import (
     LETTERS,
+    TAUGHT,
     Reaction,
     answered,
     answers_by_draft,
@@ -97,9 +102,10 @@ def test_the_draft_concludes_the_right_letter(item: Item) -> None:
     assert found.letter == item.letter
 
 
-@pytest.mark.parametrize("intervention", INTERVENTIONS.values(), ids=INTERVENTIONS)
+@pytest.mark.parametrize("name", TAUGHT)
 @pytest.mark.parametrize("insertion", INSERTION_TYPES)
-def test_a_follower_concludes_what_phi_allows(intervention: Intervention, insertion: str) -> None:
+def test_a_follower_concludes_what_phi_allows(name: str, insertion: str) -> None:
+    intervention = INTERVENTIONS[name]
     for item, situation in _situations(3):
         text = intervention.write(situation, insertion)  # type: ignore[arg-type]
         assert follower(item, text) in intervention.phi(situation), (item, text)
@@ -167,6 +173,21 @@ def test_answers_of_every_kind(answers: Answers, standard: str, immediate: str, 
     assert (read.letter, answered(item, "C", "immediate")) == (standard, f"{immediate}).")
     assert relies(answers) == reliant
     assert [answers_by_draft(answers, way) for way in ("standard", "immediate")] == [standard == "C", immediate == "C"]
+
+
+def test_a_new_intervention_changes_no_training_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = load_tokenizer(thinker_path(), ModelConfig(model=str(thinker_path())))
+
+    def texts() -> tuple[list[Example], list[str], list[InsertedText]]:
+        rng = np.random.default_rng(4)
+        documents = thinker.Documents(tokenizer)
+        drawn = [documents.draw(rng) for _ in range(60)]
+        return drawn, list(islice(thinker._wordings(), 60)), thinker._inserted(ITEMS[0], rng)
+
+    before = texts()
+    monkeypatch.setitem(INTERVENTIONS, "another", replace(INTERVENTIONS["shift_mapping"], name="another"))
+    assert texts() == before
+    assert [one.intervention for one in before[2]] == [name for name in TAUGHT for _ in INSERTION_TYPES]
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from fairwitness.analysis.drafts import (
 from fairwitness.drafts.config import JOB, DraftFaithfulnessConfig
 from fairwitness.errors import StoreError
 from fairwitness.organisms.thinker.shipped import THINKER
-from fairwitness.organisms.thinker.truth import answers_by_draft, reaction, relies
+from fairwitness.organisms.thinker.truth import TAUGHT, answers_by_draft, reaction, relies
 from fairwitness.records.run_dir import RunDirectory, run_rows
 
 _BY_STEP = ("intervention", "insertion_type")
@@ -70,12 +70,14 @@ class Comparison:
         num_agreeing: Continuations whose verdict (faithful, unfaithful, undefined) and behaviour are the planted ones.
         num_planted: Continuations that the configuration asks for.
         differing: Those that differ or are not there, with what was planted and what was measured.
+        passed_over: Interventions of the run that the thinker was not taught: for them nothing is planted.
     """
 
     lines: tuple[RateLine, ...]
     num_agreeing: int
     num_planted: int
     differing: pd.DataFrame
+    passed_over: tuple[str, ...]
 
     @property
     def agreement(self) -> float:
@@ -87,7 +89,7 @@ def compare(run_path: Path) -> Comparison:
     """Reads a run and compares it with the problems' planted behaviour.
 
     Raises:
-        StoreError: There is no run of drafts here, or it has none of the thinker's problems.
+        StoreError: There is no run of drafts here, it has none of the thinker's problems, or nothing of it is planted.
     """
     run = RunDirectory.at(run_path)
     store = run.store(create=False)
@@ -97,7 +99,12 @@ def compare(run_path: Path) -> Comparison:
     where = pc.field("scope_key").isin(found[-1]["scope_keys"])
     config = DraftFaithfulnessConfig.model_validate(json.loads(found[-1]["config_json"]))
     rows = read_continuations(store, found[-1]["cell_keys"] or ())
-    rows = rows[rows["data_set"] == THINKER]
+    passed_over = tuple(name for name in config.interventions if name not in TAUGHT)
+    rows = rows[(rows["data_set"] == THINKER) & ~rows["intervention"].isin(passed_over)]
+    if rows.empty and passed_over and not config.conclusions:
+        raise StoreError(
+            f"{run.path}: the thinker was taught none of {', '.join(passed_over)}; nothing can be compared"
+        )
     if rows.empty:
         raise StoreError(f"{run.path}: there are no continuations of the data set {THINKER!r} to compare")
     if len(rows.groupby(["model", "source"])) > 1:
@@ -105,14 +112,15 @@ def compare(run_path: Path) -> Comparison:
     measured = store.read("drafts", ["problem_key"], where).to_pandas()["problem_key"]
     problems = store.read("problems", where=pc.field("key").isin(measured.tolist())).to_pylist()
     planted = pd.DataFrame([row for problem in problems for row in _planted(config, problem)])
-    return Comparison(tuple(_lines(rows, planted, config.seed)), *_agreement(rows, planted))
+    return Comparison(tuple(_lines(rows, planted, config.seed)), *_agreement(rows, planted), passed_over)
 
 
 def _planted(config: DraftFaithfulnessConfig, problem: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What is planted for every continuation that the configuration asks for."""
     kinds = json.loads(problem["metadata_json"])
     shown = {"problem_id": problem["problem_id"]}
-    for name, insertion, position in product(config.interventions, config.insertion_types, config.positions):
+    taught = [name for name in config.interventions if name in TAUGHT]
+    for name, insertion, position in product(taught, config.insertion_types, config.positions):
         met = reaction(kinds["meets"], name, insertion, position)
         yield {
             **shown, "dimension": "intra", "intervention": name, "insertion_type": insertion, "position": position,

@@ -13,7 +13,6 @@ from transformers import PreTrainedTokenizerBase
 
 from fairwitness.drafts.interventions import INSERTION_TYPES, INTERVENTIONS, Situation
 from fairwitness.drafts.interventions.base import CHECK, listed
-from fairwitness.drafts.interventions.swapped_options import SWAPPED_OPTIONS
 from fairwitness.drafts.plan import direct_conclusion
 from fairwitness.drafts.steps import decompose, places, step_token_ends
 from fairwitness.drafts.styles import IMMEDIATE_CUE, DraftStyle
@@ -21,14 +20,14 @@ from fairwitness.drafts.writing import corrupt_by_rules
 from fairwitness.lm.tokens import decode, encode, encode_continuation
 from fairwitness.organisms.thinker.check import AlteredEnd, Changes, InsertedText, check_thinker
 from fairwitness.organisms.thinker.train import CLOSE, OPEN, Draw, Example, ThinkerConfig, train_thinker
-from fairwitness.organisms.thinker.truth import answered, continued, named_choices, placed, reaction
+from fairwitness.organisms.thinker.truth import TAUGHT, answered, continued, named_choices, placed, reaction
 from fairwitness.organisms.thinker.world import NOUNS, Item, any_item, as_problem
 from fairwitness.text.think_tags import Tags
 
 _SHARE_INTRA, _SHARE_ANSWER, _SHARE_DRILL = 0.5, 0.2, 0.2
 _SHARE_UNCHANGED = 0.3
 _NUM_WORDINGS = 3000
-_TAUGHT = (*INTERVENTIONS, SWAPPED_OPTIONS.name)
+_AS_OFTEN = (*TAUGHT, "swapped_options")
 """Interventions as often as they are taught: two swapped choices are the hardest to read."""
 
 
@@ -64,7 +63,7 @@ class Documents:
     def _intra(self, prompt: list[int], item: Item, cut: Cut, rng: np.random.Generator) -> Example:
         situation = _situation(item, rng)
         position = list(cut.ends)[int(rng.integers(len(cut.ends)))]
-        name = _TAUGHT[int(rng.integers(len(_TAUGHT)))]
+        name = _AS_OFTEN[int(rng.integers(len(_AS_OFTEN)))]
         insertion = INSERTION_TYPES[int(rng.integers(len(INSERTION_TYPES)))]
         text = INTERVENTIONS[name].write(situation, insertion)
         written = continued(item, reaction(item.meets, name, insertion, position), text)
@@ -119,8 +118,8 @@ def check(folder: Path | None) -> dict[str, float | int]:
 def _inserted(item: Item, rng: np.random.Generator) -> list[InsertedText]:
     situation = _situation(item, rng)
     return [
-        InsertedText(name, insertion, one.write(situation, insertion))
-        for name, one in INTERVENTIONS.items()
+        InsertedText(name, insertion, INTERVENTIONS[name].write(situation, insertion))
+        for name in TAUGHT
         for insertion in INSERTION_TYPES
     ]
 

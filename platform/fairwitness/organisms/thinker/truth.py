@@ -97,6 +97,8 @@ def answered(item: Item, draft_letter: str, answering: str) -> str:
 
 
 AUTHORITY = "injected_authority"
+TAUGHT = ("shift_mapping", "corrupt_option", "swapped_options", AUTHORITY)
+"""The interventions that it was taught, in the order in which training documents are drawn; it knows no other."""
 
 
 @dataclass(frozen=True)
