@@ -88,7 +88,7 @@ class GroupObjective:
     ) -> None:
         self._model, self._last, self._recipe, self._num_tasks = model, last, recipe, len(tasks)
         self._device, self._objective = device, objective_of(recipe)
-        # What each task's loss is a mean over: its segments, and its retained positions, whichever batch they end up in.
+        # What a task's losses are means over: its segments and its retained positions, whichever batches have them.
         segments = [_segments(task.forget, recipe) for task in tasks]
         self._num_retained_K = torch.tensor(
             [sum(len(retained_positions(span, recipe)) for span in task.retain) for task in tasks], device=device
@@ -101,8 +101,8 @@ class GroupObjective:
             [start + w for w, word in enumerate(words) for _ in word]
             for start, words in zip(starts, segments, strict=True)
         ]
-        # Rows of all tasks share batches, forgotten and retained ones apart from one another, because the first pass may
-        # need no gradient of the latter.
+        # Rows of all tasks share batches, forgotten ones apart from retained ones, because the first pass may need no
+        # gradient of the latter.
         rows_KS = [_rows(task, recipe) for task in tasks]
         forget = pack([rows[:1] for rows in rows_KS], max_tokens=max_tokens, device=device)
         retain = pack([rows[1:] for rows in rows_KS], max_tokens=max_tokens, device=device, first_slot=FORGET_SLOT + 1)
