@@ -97,7 +97,7 @@ def test_changed_code_measures_the_tasks_anew_and_keeps_the_cots(
     watch = watch_pools(monkeypatch)
     run(plain)
     assert watch.items == []
-    monkeypatch.setattr(study, "code_revision", lambda *_modules: "another revision of a metric's code")
+    monkeypatch.setattr(study, "code_revision", lambda *_modules, **_stops: "another revision of a metric's code")
     second = run(plain)
     assert second.counts == first.counts
     assert sum(len(item.tasks) for item in watch.items if isinstance(item, UnlearnGroup)) > 0

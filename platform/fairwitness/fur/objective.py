@@ -88,20 +88,22 @@ class GroupObjective:
     ) -> None:
         self._model, self._last, self._recipe, self._num_tasks = model, last, recipe, len(tasks)
         self._device, self._objective = device, objective_of(recipe)
-        # What is forgotten: the step, or its words one by one, numbered through all tasks; what is retained: positions.
+        # What a task's losses are means over: its segments and its retained positions, whichever batches have them.
         segments = [_segments(task.forget, recipe) for task in tasks]
         self._num_retained_K = torch.tensor(
             [sum(len(retained_positions(span, recipe)) for span in task.retain) for task in tasks], device=device
         )
         self._segment_task_W = torch.tensor([k for k, words in enumerate(segments) for _ in words], device=device)
         self._num_segments_K = torch.tensor([len(words) for words in segments], device=device)
-        rows_KS = [_rows(task, recipe) for task in tasks]
+        # Segments are numbered through all tasks; every content token of a task knows the number of its segment.
         starts = [sum(len(words) for words in segments[:k]) for k in range(len(tasks))]
         segment_of = [
             [start + w for w, word in enumerate(words) for _ in word]
             for start, words in zip(starts, segments, strict=True)
         ]
-        # Apart from one another, because the first pass may need no gradient of the retained rows.
+        # Rows of all tasks share batches, forgotten ones apart from retained ones, because the first pass may need no
+        # gradient of the latter.
+        rows_KS = [_rows(task, recipe) for task in tasks]
         forget = pack([rows[:1] for rows in rows_KS], max_tokens=max_tokens, device=device)
         retain = pack([rows[1:] for rows in rows_KS], max_tokens=max_tokens, device=device, first_slot=FORGET_SLOT + 1)
         self._batches = [_forget_batch(batch, tasks, segment_of, device) for batch in forget]
@@ -134,7 +136,7 @@ class GroupObjective:
         return not is_reference_pass and any(self._recipe.coefficients[name] > 0 for name in retain)
 
     def _forget(self, logits_NV: Tensor, batch: _TrainBatch) -> TaskTerms:
-        # Tokens to segments, segments to terms, terms to tasks.
+        # From tokens to sequences: a sequence's tokens are all in one row, so none is cut in two by the batches.
         logprob_N, present_W = target_logprobs(logits_NV, batch.target_N), batch.present
         logprob_W, num_tokens_W = (
             segment_sums(values_N, batch.owner_N, len(self._segment_task_W))[present_W]
