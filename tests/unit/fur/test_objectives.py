@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,7 +21,8 @@ from fairwitness.fur.objectives import OBJECTIVES
 from fairwitness.fur.study import FUR_CODE
 from fairwitness.fur.study import OBJECTIVES as PACKAGE
 from fairwitness.records import code
-from fairwitness.records.code import PLUMBING, closure
+from fairwitness.records.code import PLUMBING, closure, code_revision
+from tests.helpers.studies import make_study
 
 LN2, LN3 = math.log(2.0), math.log(3.0)
 # Two sequences: π 1/4 and 1/27 where the reference has 1/2 and 1/3; of two and of three tokens.
@@ -153,6 +154,17 @@ def test_an_objective_stands_on_no_other(name: str) -> None:
     assert [one for one in alone if one.startswith(PACKAGE)] == [f"{PACKAGE}.{name}"]
     source = Path(fairwitness.__file__).parent.joinpath("fur", "objectives", f"{name}.py").read_text(encoding="utf-8")
     assert PACKAGE not in source
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_a_cells_key_has_the_objectives_code_and_what_it_can_be_told(
+    name: str, tmp_path: Path, tiny_folder: Callable[[str], Path]
+) -> None:
+    study = make_study(tmp_path, tiny_folder("llama"), recipe={"objective": name})
+    assert study._cell_parts["code"] == code_revision(*FUR_CODE, f"{PACKAGE}.{name}", without=(PACKAGE,))
+    recipe = study._cell_parts["recipe"]
+    parameters = OBJECTIVE_SETTINGS[name].parameters
+    assert recipe.keys() & {"beta", "gamma", "kl_direction"} == parameters.keys()
 
 
 def _revisions(package: Path) -> dict[str, str]:
