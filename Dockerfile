@@ -25,6 +25,7 @@ ENV PYTHONUNBUFFERED=1 \
 # The dependencies are a layer of their own: a change of the sources does not install them again.
 COPY --chown=fairwitness constraints.txt requirements-hashed.txt pyproject.toml README.md LICENSE ./
 COPY --chown=fairwitness platform/fairwitness/__init__.py platform/fairwitness/version.py platform/fairwitness/
+COPY --chown=fairwitness jobs/configs jobs/configs
 COPY --chown=fairwitness schemas/fairwitness_schemas/__init__.py schemas/fairwitness_schemas/__init__.py
 RUN python -m venv .venv \
     && pip install --require-hashes --no-deps -r requirements-hashed.txt \
