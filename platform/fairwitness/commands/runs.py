@@ -58,7 +58,11 @@ def runs(folder: Annotated[Path, typer.Argument(help="Folder of runs.", metavar=
         from rich.console import Console
         from rich.table import Table
 
-        table = Table("run", "job", "state", "started (UTC)", "models", "data sets", "ok", "skipped", "failed")
+        table = Table(box=None, pad_edge=False)
+        for name in ("run", "job", "state", "started (UTC)"):
+            table.add_column(name, no_wrap=True)
+        table.add_column("models on data sets", overflow="fold")
+        table.add_column("ok/skipped/failed", no_wrap=True)
         found = sorted(path.parent for path in folder.glob("*/store") if path.is_dir())
         for path in found:
             table.add_row(path.name, *_summary(path))
@@ -217,14 +221,14 @@ def _summary(path: Path) -> list[str]:
         run = RunDirectory.at(path)
         rows = run_rows(run.store(create=False))
         if not rows:
-            return ["nothing recorded", *[""] * 7]
+            return ["nothing recorded", *[""] * 4]
         row = rows[-1]
         state = row["status"] if row["status"] != "running" or run.is_locked() else "died"
     except StoreError as error:
-        return [f"cannot be read: {error}", *[""] * 7]
+        return ["–", "unreadable", "", str(error), ""]
     names = [", ".join(name.partition("@")[0] for name in row[column] or ()) for column in ("models", "data_sets")]
     numbers = ["–" if row[f"num_{name}"] is None else str(row[f"num_{name}"]) for name in ("ok", "skipped", "failed")]
-    return [row["job"], state, f"{row['created_at']:%Y-%m-%d %H:%M}", *names, *numbers]
+    return [row["job"], state, f"{row['created_at']:%Y-%m-%d %H:%M}", " on ".join(names), "/".join(numbers)]
 
 
 def _shown(path: Path) -> Iterator[str]:
