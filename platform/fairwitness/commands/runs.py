@@ -62,7 +62,7 @@ def runs(folder: Annotated[Path, typer.Argument(help="Folder of runs.", metavar=
         for name in ("run", "job", "state", "started (UTC)"):
             table.add_column(name, no_wrap=True)
         table.add_column("models on data sets", overflow="fold")
-        table.add_column("ok/skipped/failed", no_wrap=True)
+        table.add_column("ok/skip/fail", no_wrap=True)
         found = sorted(path.parent for path in folder.glob("*/store") if path.is_dir())
         for path in found:
             table.add_row(path.name, *_summary(path))
@@ -228,7 +228,8 @@ def _summary(path: Path) -> list[str]:
         return ["–", "unreadable", "", str(error), ""]
     names = [", ".join(name.partition("@")[0] for name in row[column] or ()) for column in ("models", "data_sets")]
     numbers = ["–" if row[f"num_{name}"] is None else str(row[f"num_{name}"]) for name in ("ok", "skipped", "failed")]
-    return [row["job"], state, f"{row['created_at']:%Y-%m-%d %H:%M}", " on ".join(names), "/".join(numbers)]
+    job = JOBS[row["job"]].command if row["job"] in JOBS else row["job"]
+    return [job, state, f"{row['created_at']:%Y-%m-%d %H:%M}", " on ".join(names), "/".join(numbers)]
 
 
 def _shown(path: Path) -> Iterator[str]:

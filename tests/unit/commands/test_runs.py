@@ -71,7 +71,8 @@ def test_runs_and_show(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> No
     (tmp_path / "results" / "other" / "store").mkdir(parents=True)
     listed = cli("runs", str(tmp_path / "results")).output
     assert "small" in listed
-    assert "fur_sweep" in listed
+    assert "sweep" in listed
+    assert "tiny on animals" in listed
     assert "nothing recorded" in listed
     shown = cli("show", str(result.run.path)).output
     assert f"fur_sweep: done; {result.counts['ok']} ok, " in shown
