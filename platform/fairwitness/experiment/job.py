@@ -129,13 +129,11 @@ class JobRun:
             store: The run's store, open for writing.
             tracking: Where MLflow is.
             count: Gives the number of items by status: ok, skipped, failed, refused.
-            studies: What it is about: their models, data sets and scopes are recorded.
-            is_same: Whether an earlier configuration of the job on this run is of the same piece of work, so that this
-                call goes on with it; None where every one is.
+            studies: Their models, data sets and scopes are recorded.
+            is_same: Whether this call goes on with an earlier configuration; None: with every one.
             is_followup: Whether the job follows on a run that is there.
             code: Revision of the code that decides its results.
-            announce: Off for a job that has nothing to go on with, such as an import: it says neither where results go
-                nor what changed since the last time.
+            announce: Off for a job with nothing to go on with, such as an import: places and changes are not said.
             columns: Further columns of `runs`: cell_keys, and those that are not the studies' own.
         """
         self.config, self.dir, self.store = config, run, store

@@ -223,10 +223,7 @@ class Crew:
         is_help_coming = self._is_help_coming()
         while feed.num_waiting:
             limit = depth(
-                most,
-                is_exhausted=feed.is_exhausted,
-                is_alone=feed.is_next_alone,
-                is_help_coming=is_help_coming,
+                most, is_exhausted=feed.is_exhausted, is_alone=feed.is_next_alone, is_help_coming=is_help_coming
             )
             takers = [member for member in self.members if member.can_take(self.generation, limit)]
             if not takers:

@@ -104,11 +104,7 @@ class RayPool:
     """
 
     def __init__(self, config: PoolConfig, connection: cluster.Connection | None = None) -> None:
-        """Connects and starts `min_actors` actors without waiting for them.
-
-        Args:
-            config: The settings.
-            connection: A connection to share, which stays open; None makes one, which `close` ends.
+        """Connects and starts `min_actors` actors without waiting; a `connection` that is given is left open.
 
         Raises:
             ResourceError: No cluster, or one that can never hold `min_actors` actors.

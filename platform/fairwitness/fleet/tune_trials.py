@@ -94,12 +94,7 @@ class PlannedSearcher(Searcher):
     """
 
     def __init__(self, planner: Planner, max_concurrent: int) -> None:
-        """Plans nothing yet.
-
-        Args:
-            planner: Says which trials there are.
-            max_concurrent: How many trials run at once, at most.
-        """
+        """Plans nothing yet; at most `max_concurrent` trials will run at once."""
         super().__init__()
         self._planner, self._max_concurrent = planner, max_concurrent
         self._done: list[Shown] = []

@@ -82,13 +82,8 @@ class Worker:
     """Holds at most one engine and runs items on it, one at a time."""
 
     def __init__(self, num_threads: int, hide_gpus: bool) -> None:
-        """Prepares the process before any numeric library is loaded.
-
-        Args:
-            num_threads: Threads for arithmetic.
-            hide_gpus: Whether no GPU was assigned, so that none may be seen. Ray hides them only from a worker that
-                has some.
-        """
+        """Prepares the process before any numeric library is loaded."""
+        # Ray hides GPUs only from a worker that has some.
         limit_threads(num_threads)
         if hide_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -44,13 +44,7 @@ class MlflowWriter:
     """One experiment of one tracking server, through an explicit client."""
 
     def __init__(self, uri: str, experiment: str, timeout_s: int) -> None:
-        """Connects, and makes the experiment when it is missing.
-
-        Args:
-            uri: Tracking URI.
-            experiment: Name of the experiment.
-            timeout_s: Limit of one request; a value the user set in the environment wins.
-        """
+        """Connects, and makes the experiment when it is missing; a time limit in the environment wins."""
         _prepare(timeout_s)
         from mlflow import MlflowClient
 
@@ -201,13 +195,7 @@ class Tracker:
     """
 
     def __init__(self, config: TrackingConfig, run: RunDirectory, *, strict: bool = False) -> None:
-        """Makes a tracker; nothing is contacted yet.
-
-        Args:
-            config: Where to log.
-            run: The run, for its paths and the default SQLite file.
-            strict: Raise when MLflow fails instead of warning and going on.
-        """
+        """Contacts nothing yet; `strict` raises when MLflow fails instead of warning and going on."""
         self.uri = config.uri or default_uri(run.output_dir)
         self.run_id: str | None = None
         self._config, self._run, self._strict = config, run, strict
