@@ -24,13 +24,7 @@ from fairwitness.records.progress import at_work
 
 
 class EngineClient:
-    """Asks a study's engine single questions through a pool.
-
-    Attributes:
-        study: The study.
-        pool: The workers.
-        spec: Recipe of the engine.
-    """
+    """Asks a study's engine single questions through a pool."""
 
     def __init__(self, study: ChainStudy, pool: Pool) -> None:
         """Prepares; nothing is asked yet."""
@@ -53,9 +47,7 @@ class EngineClient:
     def ask(self, request: Request, what: str) -> Any:
         """Sends one request and returns its answer.
 
-        Args:
-            request: The request.
-            what: What it asks for, for people who wait.
+        `what` is what it asks for, in words for people who wait.
 
         Raises:
             FairwitnessError: The engine could not answer.

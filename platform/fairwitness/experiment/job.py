@@ -166,9 +166,7 @@ class JobRun:
     def finish(self, report: Reporter, *, some_failed: bool | None = None) -> JobResult:
         """Records the end and reports.
 
-        Args:
-            report: Makes the report.
-            some_failed: Whether the exit code is 1; None: where items failed.
+        `some_failed` makes the exit code 1; None: where items failed.
 
         Raises:
             FairwitnessError: The report cannot be made; the row says so.

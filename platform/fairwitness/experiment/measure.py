@@ -182,12 +182,7 @@ class Session:
     ) -> None:
         """Stores rows as they come, from wherever they do, and shows progress.
 
-        Args:
-            label: What the items are.
-            table: Table of the rows.
-            number: How many items there are.
-            done: Their rows.
-            weight: What all items weigh together; None where they take equal time.
+        `number` is how many items come; `weight` what all weigh together, None where they take equal time.
         """
         with Progress(number, label, weight=weight) as progress:
             for rows, part in done:
@@ -296,10 +291,7 @@ class Measure(ABC, Generic[ConfigT]):
     def cells(cls, store: Store, row: Mapping[str, Any], keys: Sequence[str] | None = None) -> Iterator[CellLog]:
         """What MLflow shows of the job, from the store: a live job and `fairwitness track` log the same.
 
-        Args:
-            store: The run's store.
-            row: The job's row in `runs`.
-            keys: The cells wanted; None for all of the job.
+        `row` is the job's in `runs`; `keys` are the cells wanted, None for all of the job.
         """
         del store, row, keys
         yield from ()
@@ -316,9 +308,7 @@ Reporter = Callable[[Any], Report]
 def run_measure(measure: Measure[Any], report: Reporter) -> JobResult:
     """Runs a measure, or what is left of it, and reports.
 
-    Args:
-        measure: The measure.
-        report: Called with it at the end; its files become artifacts.
+    `report` is called with the measure at the end; its files become artifacts.
 
     Raises:
         FairwitnessError: Something makes the run impossible; the message says what.

@@ -92,12 +92,7 @@ class PrefixCache:
 
 
 def stacked(rows: Sequence[list[LayerStates]], lengths: Sequence[int]) -> Cache | None:
-    """One cache of many rows, padded on the left with zeros; None where all rows are empty.
-
-    Args:
-        rows: States of every row, see `PrefixCache.states`.
-        lengths: Number of tokens of every row.
-    """
+    """One cache of many rows, padded on the left with zeros; None where all rows are empty."""
     width = max(lengths, default=0)
     if not width:
         return None

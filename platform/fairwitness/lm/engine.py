@@ -40,12 +40,7 @@ class ModelSpec:
 
 
 class ModelEngine:
-    """Owns one loaded model.
-
-    Attributes:
-        lm: The model.
-        config: How it may use its device.
-    """
+    """Owns one loaded model."""
 
     def __init__(self, lm: LanguageModel, config: EngineConfig | None = None) -> None:
         """Takes a loaded model."""

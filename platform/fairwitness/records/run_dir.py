@@ -138,9 +138,7 @@ class RunDirectory:
     def write_config(self, config: Config, followup: str | None = None) -> Path:
         """Writes a job's resolved configuration, credentials removed, atomically; gives its path.
 
-        Args:
-            config: The configuration.
-            followup: Name of the job where it follows on the run; None for the job that makes the run.
+        `followup` names a job that follows on the run; None for the job that makes it.
 
         Raises:
             StoreError: It cannot be written.
@@ -170,9 +168,7 @@ class RunDirectory:
 def run_rows(store: Store, *jobs: str) -> list[dict[str, Any]]:
     """The rows of `runs`, the oldest first: one per time that a job was started on the run.
 
-    Args:
-        store: The run's store.
-        jobs: Names of the jobs wanted; none for the jobs that make a run.
+    `jobs` names the jobs wanted; none for the jobs that make a run.
     """
     is_maker = pc.field("is_followup").is_null() | ~pc.field("is_followup")
     wanted = one_of("job", jobs) if jobs else is_maker
@@ -183,9 +179,7 @@ def run_rows(store: Store, *jobs: str) -> list[dict[str, Any]]:
 def of_run(row: Mapping[str, Any], column: Literal["scope_key", "cell_key"] = "scope_key") -> pc.Expression | None:
     """The rows of a table that belong to a run: of its scopes or cells, and about its problems; None: all rows.
 
-    Args:
-        row: The run's row in `runs`.
-        column: By which keys; the table has this column and `problem_key`.
+    `row` is the run's in `runs`; the table has the column of keys asked for, and `problem_key`.
     """
     keys, problems = row.get(f"{column}s"), row.get("problem_keys")
     where = None if keys is None else one_of(column, keys)
@@ -202,10 +196,6 @@ def describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
 
     Results measured under other settings, model, data or code have other keys: they stay in the store, and the work
     is done anew.
-
-    Args:
-        before: The last row of `runs`.
-        after: The row of the job that starts now.
     """
     old, new = _settings(before), _settings(after)
     lines = [
@@ -223,12 +213,7 @@ def describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
 
 
 def describe_harmless(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The changed settings that have no effect on results, in one line: `pool (kind, max_actors)`; empty if none.
-
-    Args:
-        before: The last row of `runs`.
-        after: The row of the job that starts now.
-    """
+    """The changed settings that have no effect on results, in one line: `pool (kind, max_actors)`; empty if none."""
     changed: dict[str, list[str]] = {}
     for key in _changed_keys(_settings(before), _settings(after)):
         if _group(key) in WITHOUT_EFFECT:

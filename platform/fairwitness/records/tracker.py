@@ -210,9 +210,7 @@ class Tracker:
     def start(self, run_row: Mapping[str, Any], earlier_rows: Sequence[Mapping[str, Any]] = ()) -> str | None:
         """Opens the parent run, or continues the one of an earlier start of the same run.
 
-        Args:
-            run_row: The row of `runs` for this job.
-            earlier_rows: Rows of `runs` of earlier starts, see `run_rows`.
+        `earlier_rows` are the rows of `runs` of earlier starts, see `run_rows`.
 
         Returns:
             The id of the parent run, for `mlflow_run_id`; None when tracking is off or failed.
