@@ -31,7 +31,6 @@ class Run:
     missing, and the column named `…_reason` beside it says why.
 
     Attributes:
-        path: The run directory.
         result: What became of the job, where `fw.sweep` and friends have just run it: exit code, counts, findings.
     """
 

@@ -27,7 +27,6 @@ class EngineClient:
     """Asks a study's engine single questions through a pool."""
 
     def __init__(self, study: ChainStudy, pool: Pool) -> None:
-        """Prepares; nothing is asked yet."""
         self.study, self.pool = study, pool
         self.spec = engine_spec(study)
 

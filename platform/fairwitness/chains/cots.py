@@ -43,14 +43,8 @@ class CotRecord:
     """What the base model does with one problem.
 
     Attributes:
-        problem: The problem.
-        prompt_ids: Prompt of the CoT.
         cot_ids: The CoT as generated; empty where there is none.
-        text: The CoT's text.
         finish: Why it ended; None where there is none.
-        direct: Answer without a CoT.
-        given_cot: Answer after the CoT.
-        steps: The CoT's steps.
         base_logprobs: Mean log-probability of each step (nats); None for a step without tokens, or not yet scored.
         status: `ok`, `skipped` or `failed`.
         reason: Why it is not `ok`.

@@ -55,8 +55,6 @@ class CotStep:
         char_end: One past the last character.
         token_start: First token in the CoT's ids.
         token_end: One past the last token.
-        text: The step as written.
-        words: Its content words.
         word_positions: For each content word, the indices of its tokens in the CoT's ids.
         ineligible: Why the step is not unlearned, or None when it is.
     """

@@ -28,10 +28,6 @@ class Study:
     """One model on one data set.
 
     Attributes:
-        config: The run's configuration.
-        model: The model's part of it.
-        facts: What is known of the model.
-        data: The data set.
         scope_key: Hash of everything but the problem that what the base model writes depends on.
     """
 

@@ -56,7 +56,6 @@ class Report(NamedTuple):
 
     Attributes:
         files: The files, the page first.
-        findings: The findings in sentences.
         is_feasible: Whether a rate was chosen.
         cautions: What makes the findings doubtful; the job warns of each.
     """
@@ -76,10 +75,8 @@ class JobResult:
     """What became of a job.
 
     Attributes:
-        run: The run directory.
         exit_code: 0 done, 1 some items failed, 3 no feasible outcome.
         counts: Number of items by status, and of refused records.
-        report: What was reported.
         tracking_uri: Where MLflow has it; None when tracking is off or failed.
         num_models_loaded: How many engines were built.
     """

@@ -61,8 +61,6 @@ class Stage(Generic[ItemT]):
 
     Attributes:
         label: What the items are, for the progress display.
-        table: Table of their rows.
-        spec: Recipe of the engine.
         batches: The items that are not finished yet, in batches that go to a worker together.
         request: Makes what the engine is asked of a batch, when it is sent.
         rows: Makes the rows of each item of a batch from what came back: its answer or an error.
@@ -134,9 +132,6 @@ class Session:
     """A measure at work on its run: what its stages need.
 
     Attributes:
-        store: The run's store, open for writing.
-        dir: The run directory.
-        tracker: MLflow.
         health: Self-checks and health figures, stored with the job's row.
         run_key: Key of the job's row in `runs`.
     """
@@ -209,7 +204,6 @@ class Measure(ABC, Generic[ConfigT]):
         job: Name of the job in the table `runs`.
         code: Modules whose code, with all that they import, decides the results.
         tables: Tables of its own, besides those of `fairwitness_schemas`.
-        config: Its configuration.
         studies: What it is about: their models, data sets and scopes are recorded with the job.
         cell_keys: Keys of the parts that its rows belong to.
     """

@@ -78,8 +78,6 @@ class Member:
 
     Attributes:
         name: For logs and `Outcome.worker`.
-        handle: The actor.
-        phase: What it is doing.
         pending: The call that ends STARTING or LOADING.
         generation: Number of the spec whose engine it holds or loads; -1 for none.
         tickets: Items handed to it and not heard of, oldest first: the first one runs, the others queue.
@@ -153,7 +151,6 @@ class Crew:
     """All actors of one pool, and the spec whose engine they are to hold."""
 
     def __init__(self, config: PoolConfig, actor_env: dict[str, Any]) -> None:
-        """Starts nothing yet."""
         self._config = config
         self._options: dict[str, Any] = {
             "num_cpus": config.num_cpus_per_actor,

@@ -28,7 +28,6 @@ class StartWatch:
     """Raises when the cluster cannot give an actor, or has not in time."""
 
     def __init__(self, config: PoolConfig, connection: cluster.Connection) -> None:
-        """Looks at nothing yet."""
         self._config = config
         self._connection = connection
         self._need = Need(config.num_cpus_per_actor, config.num_gpus_per_actor)

@@ -31,7 +31,6 @@ class Mailbox:
     """
 
     def __init__(self) -> None:
-        """Makes an empty one."""
         self._numbers = itertools.count()
         self._letters: dict[int, tuple[dict[str, Any], int]] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}

@@ -31,8 +31,6 @@ class WorkerInfo:
     """Where a worker runs.
 
     Attributes:
-        host: Name of the machine.
-        pid: Process number.
         devices: Value of CUDA_VISIBLE_DEVICES in the worker; empty when it sees no GPU.
     """
 

@@ -172,7 +172,6 @@ class Settings:
     Attributes:
         max_new_tokens: Most tokens per row.
         stops: Name of a stop to the texts that end a row; EOS and the limit always do.
-        sampling: How tokens are chosen.
         max_cache_tokens: Most tokens, padding included, that the rows of one batch may have at their end.
         share_prefix: Off to compute every row from its first token (for comparison).
     """

@@ -43,7 +43,6 @@ class ModelEngine:
     """Owns one loaded model."""
 
     def __init__(self, lm: LanguageModel, config: EngineConfig | None = None) -> None:
-        """Takes a loaded model."""
         self.lm, self.config = lm, config or EngineConfig()
 
     def run(self, item: Request) -> Any:
