@@ -81,10 +81,7 @@ def cot_steps(
 ) -> list[CotStep]:
     """Cuts a generated CoT into steps, with the tokens and content words of each.
 
-    Args:
-        decode: Decodes ids to text.
-        cot_ids: The ids as generated.
-        eligible: Which steps can be unlearned, see `RecipeConfig`.
+    `cot_ids` are as generated; `eligible` says which steps can be unlearned, see `RecipeConfig`.
 
     Returns:
         The steps in order; they cover all characters and all tokens. A content word without a token of its own is left

@@ -47,11 +47,7 @@ def prepare_data_sets(
 ) -> list[DataSet]:
     """Reads data sets and draws their problems.
 
-    Args:
-        configs: The data sets.
-        seed: Run seed.
-        loaders: Further data sets by name.
-        hold_out: Off to hold out no problem, whatever the configuration says.
+    `loaders` are further data sets by name; without `hold_out` no problem is held out, whatever the configuration says.
 
     Raises:
         ConfigError, DataError: One cannot be used, or two have the same name.

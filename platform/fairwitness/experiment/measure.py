@@ -102,13 +102,9 @@ def outcomes(
 ) -> Iterator[tuple[Sequence[ItemT], Outcome]]:
     """Every batch with its outcome, in the order in which they finish.
 
-    Args:
-        pool: The workers.
-        spec: Recipe of the engine.
-        batches: The batches.
-        request: Makes what the engine is asked of a batch, when it is sent.
-        at_once: Batches that are sent before the first outcome is given, so that the pool is free for other work in
-            between: a pool does one thing at a time. None sends them as workers become free.
+    `request` makes what the engine is asked of a batch, when it is sent. `at_once` batches are sent before the first
+    outcome is given, so that the pool is free for other work in between: a pool does one thing at a time. None sends
+    them as workers become free.
     """
     size = at_once or max(1, len(batches))
     for start in range(0, len(batches), size):

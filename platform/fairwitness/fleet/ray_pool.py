@@ -208,7 +208,8 @@ class RayPool:
             self._hear_pending(member, ray.get(ref))
         except RayTaskError as error:
             # The worker could not even read the spec.
-            self._hear_pending(member, Loaded(False, ModelError(_not_built(self._crew.spec, error)), str(error)))
+            reason = f"{type(self._crew.spec).__name__} cannot be built in a worker: {describe(error.cause or error)}"
+            self._hear_pending(member, Loaded(False, ModelError(reason), str(error)))
         except RayError as error:
             return self._bury(feed, member, error)
         return []
@@ -294,7 +295,3 @@ def _give_up(feed: Feed, member: Member, ticket: Ticket, cause: str) -> Outcome:
     reason = f"{ticket.num_deaths} worker(s) died under this item; the last one: {cause}"
     duration_s = time.monotonic() - ticket.handed_at_s
     return Outcome(ticket.index, None, reason, ticket.num_attempts, member.name, duration_s)
-
-
-def _not_built(spec: EngineSpec | None, error: RayTaskError) -> str:
-    return f"{type(spec).__name__} cannot be built in a worker: {describe(error.cause or error)}"

@@ -117,7 +117,8 @@ class RunDirectory:
                     f"{self.path}: another job writes this run ({_holder(stream)}); wait for it or choose another name"
                 )
             stream.truncate(0)
-            stream.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}))
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            stream.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
             stream.flush()
             try:
                 yield
@@ -228,7 +229,7 @@ def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    return [key for key in sorted({*old, *new}) if _differs(old, new, key)]
+    return [key for key in sorted({*old, *new}) if (key in old) != (key in new) or old.get(key) != new.get(key)]
 
 
 def _group(key: str) -> str:
@@ -240,10 +241,6 @@ def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
         pairs = [_flatten(item, f"{prefix}.{key}" if prefix else str(key)) for key, item in value.items()]
         return {key: item for pair in pairs for key, item in pair.items()}
     return {prefix: value}
-
-
-def _differs(old: Mapping[str, Any], new: Mapping[str, Any], key: str) -> bool:
-    return (key in old) != (key in new) or old.get(key) != new.get(key)
 
 
 def _shown(values: Mapping[str, Any], key: str) -> str:
@@ -269,7 +266,3 @@ def _holder(stream: IO[str]) -> str:
     except ValueError:
         return "it has just started"
     return f"process {found['pid']} on {found['host']} since {found['since']}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

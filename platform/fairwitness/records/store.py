@@ -61,9 +61,7 @@ def winning_rows(table: Table, data: pa.Table) -> npt.NDArray[np.bool_] | None:
     last attempt (for `runs` the latest time) wins. Rows of equal rank and key are equal by construction, the first is
     kept.
 
-    Args:
-        table: The table that the rows are of.
-        data: The columns of `deciding_columns`, all rows.
+    `data` has the columns of `deciding_columns`, all rows.
     """
     if data.num_rows == 0:
         return None

@@ -352,11 +352,7 @@ def track_stored_run(
 ) -> str | None:
     """Logs a run from its store: everything that the job would have logged. Doing it twice changes nothing.
 
-    Args:
-        run_path: The run directory.
-        config: Where to log.
-        log_cells: Logs the cells.
-        artifacts: Files to add; None for the resolved configuration, the report and its tables.
+    `artifacts` are files to add; None for the resolved configuration, the report and its tables.
 
     Returns:
         The id of the parent run; None when tracking is not enabled.
