@@ -31,7 +31,6 @@ class Run:
     missing, and the column named `…_reason` beside it says why.
 
     Attributes:
-        path: The run directory.
         result: What became of the job, where `fw.sweep` and friends have just run it: exit code, counts, findings.
     """
 
@@ -121,10 +120,7 @@ def load(path: str | os.PathLike[str]) -> Run:
 def run(job: str, config: Settings, overrides: Sequence[str] = ()) -> Run:
     """Runs a job, or what is left of it, and gives its results.
 
-    Args:
-        job: Its name or command, for example `sweep`.
-        config: Its configuration.
-        overrides: `key=value` settings, as after `--set`.
+    `job` is a name or command, for example `sweep`; `overrides` are `key=value` settings, as after `--set`.
 
     Raises:
         FairwitnessError: It cannot be run; the message says why. Failed items raise nothing: they are rows, and

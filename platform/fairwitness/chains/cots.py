@@ -43,14 +43,8 @@ class CotRecord:
     """What the base model does with one problem.
 
     Attributes:
-        problem: The problem.
-        prompt_ids: Prompt of the CoT.
         cot_ids: The CoT as generated; empty where there is none.
-        text: The CoT's text.
         finish: Why it ended; None where there is none.
-        direct: Answer without a CoT.
-        given_cot: Answer after the CoT.
-        steps: The CoT's steps.
         base_logprobs: Mean log-probability of each step (nats); None for a step without tokens, or not yet scored.
         status: `ok`, `skipped` or `failed`.
         reason: Why it is not `ok`.
@@ -175,7 +169,7 @@ def score_records(pool: Pool, spec: EngineSpec, records: Sequence[CotRecord]) ->
     """The same records with the log-probabilities of their steps, in batches as they come."""
     yield [record for record in records if not record.steps]
     batches = list(_chunks([record for record in records if record.steps], COTS_PER_ITEM))
-    for outcome in pool.map(spec, (_score_item(batch) for batch in batches)):
+    for outcome in pool.map(spec, (StepScoreItem(tuple(map(_scored, batch))) for batch in batches)):
         batch = batches[outcome.index]
         if outcome.error is not None:
             yield [replace(record, status="failed", reason=outcome.error) for record in batch]
@@ -188,11 +182,7 @@ def record_from_rows(
 ) -> CotRecord:
     """A record as it was stored; steps are cut again from the stored ids, which gives the same ones.
 
-    Args:
-        study: The study.
-        problem: The problem.
-        row: Its row of `cots`.
-        logprobs: Stored log-probability of each step.
+    `row` is the problem's of `cots`; `logprobs` are the stored ones of its steps.
     """
     cot_ids = tuple(row["cot_ids"] or ())
     steps = _steps(study, cot_ids)
@@ -262,10 +252,6 @@ def _steps(study: ChainStudy, cot_ids: Ids) -> tuple[CotStep, ...]:
     if not cot_ids:
         return ()
     return tuple(cot_steps(partial(decode, study.encoder.tokenizer), cot_ids, eligible=study.config.eligible))
-
-
-def _score_item(batch: Sequence[CotRecord]) -> StepScoreItem:
-    return StepScoreItem(tuple(_scored(record) for record in batch))
 
 
 def _scored(record: CotRecord) -> CotSteps:

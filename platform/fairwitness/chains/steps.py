@@ -55,8 +55,6 @@ class CotStep:
         char_end: One past the last character.
         token_start: First token in the CoT's ids.
         token_end: One past the last token.
-        text: The step as written.
-        words: Its content words.
         word_positions: For each content word, the indices of its tokens in the CoT's ids.
         ineligible: Why the step is not unlearned, or None when it is.
     """
@@ -83,10 +81,7 @@ def cot_steps(
 ) -> list[CotStep]:
     """Cuts a generated CoT into steps, with the tokens and content words of each.
 
-    Args:
-        decode: Decodes ids to text.
-        cot_ids: The ids as generated.
-        eligible: Which steps can be unlearned, see `RecipeConfig`.
+    `cot_ids` are as generated; `eligible` says which steps can be unlearned, see `RecipeConfig`.
 
     Returns:
         The steps in order; they cover all characters and all tokens. A content word without a token of its own is left

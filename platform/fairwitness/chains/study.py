@@ -28,10 +28,6 @@ class Study:
     """One model on one data set.
 
     Attributes:
-        config: The run's configuration.
-        model: The model's part of it.
-        facts: What is known of the model.
-        data: The data set.
         scope_key: Hash of everything but the problem that what the base model writes depends on.
     """
 
@@ -85,10 +81,7 @@ def subjects(
 ) -> Iterator[tuple[ModelConfig, ModelFacts, Sequence[DataSet]]]:
     """Every model of a run with all data sets, read before any model is loaded.
 
-    Args:
-        config: The run's configuration.
-        loaders: Further data sets by name.
-        hold_out: Off to hold out no problem.
+    `loaders` are further data sets by name; without `hold_out` no problem is held out.
 
     Raises:
         ConfigError, DataError, ModelError: Something cannot be used; the message says what and what to do.

@@ -75,12 +75,7 @@ def raters_show(run: RunPath) -> None:
     """Shows how ratings go with ff-soft: Pearson, Spearman and the mean rating of each bin, with intervals."""
 
     def act() -> int:
-        from fairwitness.analysis.ratings import (
-            PAPER_PEARSON,
-            describe_summary,
-            run_ratings,
-            summarise_ratings,
-        )
+        from fairwitness.analysis.ratings import PAPER_PEARSON, describe_summary, run_ratings, summarise_ratings
         from fairwitness.errors import DataError
         from fairwitness.records.run_dir import RunDirectory
 

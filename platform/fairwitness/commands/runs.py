@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+EXAMPLE_HEAD = "# fairwitness "
+"""How the first line of an example begins; the command's name and what it does follow."""
+
 ExportFormat = Literal["csv", "parquet", "datasets"]
 
 
@@ -30,8 +35,6 @@ def init(
     """Writes an example configuration to begin with, or lists the examples."""
 
     def act() -> int:
-        from fairwitness.commands.examples import example_jobs, example_text
-
         if example is None:
             for name, job, title in example_jobs():
                 say(f"{name:<16} fairwitness {job.command:<11} {title}")
@@ -268,12 +271,7 @@ def _found(path: Path) -> Iterator[str]:
 
 
 def _tracking_of(path: Path, *, uri: str | None, experiment: str | None) -> TrackingConfig:
-    """Tracking settings of a finished run, with what the user gives instead.
-
-    Raises:
-        StoreError: There is no run at this path.
-        ConfigError: Its configuration cannot be read.
-    """
+    """Tracking settings of a finished run, with what the user gives instead."""
     from fairwitness.config import read_settings, validate
     from fairwitness.records.config import TrackingConfig
     from fairwitness.records.run_dir import RunDirectory
@@ -283,3 +281,31 @@ def _tracking_of(path: Path, *, uri: str | None, experiment: str | None) -> Trac
     given = {name: value for name, value in (("uri", uri), ("experiment", experiment)) if value is not None}
     found = validate(TrackingConfig, {} if own is None else own, f"{run.config_path}: tracking")
     return validate(TrackingConfig, {**found.model_dump(), **given, "enabled": True}, "options")
+
+
+def _folder() -> Traversable:
+    """The example configurations: part of the package in the wheel, jobs/configs in a checkout."""
+    inside = resources.files("fairwitness") / "configs"
+    return inside if inside.is_dir() else Path(__file__).parents[3] / "jobs" / "configs"
+
+
+def example_jobs() -> Iterator[tuple[str, Job, str]]:
+    """Name, job and one-line description of every example, by name."""
+    commands = {job.command: job for job in JOBS.values()}
+    for entry in sorted(_folder().iterdir(), key=lambda entry: entry.name):
+        if entry.name.endswith(".yaml"):
+            first = entry.read_text(encoding="utf-8").partition("\n")[0]
+            command, _, title = first.removeprefix(EXAMPLE_HEAD).partition(": ")
+            yield entry.name.removesuffix(".yaml"), commands[command], title
+
+
+def example_text(name: str) -> str:
+    """An example as it is shipped.
+
+    Raises:
+        ConfigError: There is none of that name; names those there are.
+    """
+    known = {one: None for one, _, _ in example_jobs()}
+    if name not in known:
+        raise ConfigError(f"{name!r} is no example; there are {', '.join(known)}")
+    return (_folder() / f"{name}.yaml").read_text(encoding="utf-8")

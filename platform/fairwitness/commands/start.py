@@ -62,12 +62,8 @@ def start(
 ) -> int:
     """Runs a job as a command does, and says what came out.
 
-    Args:
-        job: The job.
-        config_path: YAML file of its configuration.
-        overrides: `key=value` settings.
-        pool: `ray` or `local` instead of what the configuration says.
-        dry: Only say what would be run.
+    `overrides` are `key=value` settings; `pool` is `ray` or `local` instead of what the configuration says; `dry` only
+    says what would be run.
 
     Returns:
         The exit code: 0 done, 1 some items failed, 2 bad configuration, data or run, 3 no rate is feasible,

@@ -47,11 +47,7 @@ def prepare_data_sets(
 ) -> list[DataSet]:
     """Reads data sets and draws their problems.
 
-    Args:
-        configs: The data sets.
-        seed: Run seed.
-        loaders: Further data sets by name.
-        hold_out: Off to hold out no problem, whatever the configuration says.
+    `loaders` are further data sets by name; without `hold_out` no problem is held out, whatever the configuration says.
 
     Raises:
         ConfigError, DataError: One cannot be used, or two have the same name.
@@ -97,13 +93,7 @@ def _problem_row(data: DataSet, problem: Problem) -> Row:
 
 
 def refused_row(name: str, revision: str, refused: Refused) -> Row:
-    """Row of `problems` for a record that cannot be used.
-
-    Args:
-        name: Data set, or what else was read.
-        revision: Hash of its content.
-        refused: The refusal.
-    """
+    """Row of `problems` for a record that cannot be used."""
     where = f"{refused.source}:{refused.line}"
     return {
         "key": key_of(data_set=name, revision=revision, source=where, field=refused.field),
@@ -118,9 +108,7 @@ def refused_row(name: str, revision: str, refused: Refused) -> Row:
 def refusal_lines(data_sets: Iterable[DataSet], rest: str) -> Iterator[str]:
     """Lines that name the first refused records of each data set by file, line and field.
 
-    Args:
-        data_sets: The data sets; one that comes again is named once.
-        rest: Where the rest is named, for a reader.
+    A data set that comes again is named once; `rest` tells a reader where the others are.
     """
     for name, refused in {data.loaded.name: data.loaded.refused for data in data_sets}.items():
         yield from (f"{name}: refused: {one}" for one in refused[:NUM_NAMED])

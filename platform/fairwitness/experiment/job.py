@@ -56,7 +56,6 @@ class Report(NamedTuple):
 
     Attributes:
         files: The files, the page first.
-        findings: The findings in sentences.
         is_feasible: Whether a rate was chosen.
         cautions: What makes the findings doubtful; the job warns of each.
     """
@@ -76,10 +75,8 @@ class JobResult:
     """What became of a job.
 
     Attributes:
-        run: The run directory.
         exit_code: 0 done, 1 some items failed, 3 no feasible outcome.
         counts: Number of items by status, and of refused records.
-        report: What was reported.
         tracking_uri: Where MLflow has it; None when tracking is off or failed.
         num_models_loaded: How many engines were built.
     """
@@ -129,13 +126,11 @@ class JobRun:
             store: The run's store, open for writing.
             tracking: Where MLflow is.
             count: Gives the number of items by status: ok, skipped, failed, refused.
-            studies: What it is about: their models, data sets and scopes are recorded.
-            is_same: Whether an earlier configuration of the job on this run is of the same piece of work, so that this
-                call goes on with it; None where every one is.
+            studies: Their models, data sets and scopes are recorded.
+            is_same: Whether this call goes on with an earlier configuration; None: with every one.
             is_followup: Whether the job follows on a run that is there.
             code: Revision of the code that decides its results.
-            announce: Off for a job that has nothing to go on with, such as an import: it says neither where results go
-                nor what changed since the last time.
+            announce: Off for a job with nothing to go on with, such as an import: places and changes are not said.
             columns: Further columns of `runs`: cell_keys, and those that are not the studies' own.
         """
         self.config, self.dir, self.store = config, run, store
@@ -168,9 +163,7 @@ class JobRun:
     def finish(self, report: Reporter, *, some_failed: bool | None = None) -> JobResult:
         """Records the end and reports.
 
-        Args:
-            report: Makes the report.
-            some_failed: Whether the exit code is 1; None: where items failed.
+        `some_failed` makes the exit code 1; None: where items failed.
 
         Raises:
             FairwitnessError: The report cannot be made; the row says so.

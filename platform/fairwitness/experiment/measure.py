@@ -61,8 +61,6 @@ class Stage(Generic[ItemT]):
 
     Attributes:
         label: What the items are, for the progress display.
-        table: Table of their rows.
-        spec: Recipe of the engine.
         batches: The items that are not finished yet, in batches that go to a worker together.
         request: Makes what the engine is asked of a batch, when it is sent.
         rows: Makes the rows of each item of a batch from what came back: its answer or an error.
@@ -104,13 +102,9 @@ def outcomes(
 ) -> Iterator[tuple[Sequence[ItemT], Outcome]]:
     """Every batch with its outcome, in the order in which they finish.
 
-    Args:
-        pool: The workers.
-        spec: Recipe of the engine.
-        batches: The batches.
-        request: Makes what the engine is asked of a batch, when it is sent.
-        at_once: Batches that are sent before the first outcome is given, so that the pool is free for other work in
-            between: a pool does one thing at a time. None sends them as workers become free.
+    `request` makes what the engine is asked of a batch, when it is sent. `at_once` batches are sent before the first
+    outcome is given, so that the pool is free for other work in between: a pool does one thing at a time. None sends
+    them as workers become free.
     """
     size = at_once or max(1, len(batches))
     for start in range(0, len(batches), size):
@@ -134,9 +128,6 @@ class Session:
     """A measure at work on its run: what its stages need.
 
     Attributes:
-        store: The run's store, open for writing.
-        dir: The run directory.
-        tracker: MLflow.
         health: Self-checks and health figures, stored with the job's row.
         run_key: Key of the job's row in `runs`.
     """
@@ -182,12 +173,7 @@ class Session:
     ) -> None:
         """Stores rows as they come, from wherever they do, and shows progress.
 
-        Args:
-            label: What the items are.
-            table: Table of the rows.
-            number: How many items there are.
-            done: Their rows.
-            weight: What all items weigh together; None where they take equal time.
+        `number` is how many items come; `weight` what all weigh together, None where they take equal time.
         """
         with Progress(number, label, weight=weight) as progress:
             for rows, part in done:
@@ -214,7 +200,6 @@ class Measure(ABC, Generic[ConfigT]):
         job: Name of the job in the table `runs`.
         code: Modules whose code, with all that they import, decides the results.
         tables: Tables of its own, besides those of `fairwitness_schemas`.
-        config: Its configuration.
         studies: What it is about: their models, data sets and scopes are recorded with the job.
         cell_keys: Keys of the parts that its rows belong to.
     """
@@ -296,10 +281,7 @@ class Measure(ABC, Generic[ConfigT]):
     def cells(cls, store: Store, row: Mapping[str, Any], keys: Sequence[str] | None = None) -> Iterator[CellLog]:
         """What MLflow shows of the job, from the store: a live job and `fairwitness track` log the same.
 
-        Args:
-            store: The run's store.
-            row: The job's row in `runs`.
-            keys: The cells wanted; None for all of the job.
+        `row` is the job's in `runs`; `keys` are the cells wanted, None for all of the job.
         """
         del store, row, keys
         yield from ()
@@ -316,9 +298,7 @@ Reporter = Callable[[Any], Report]
 def run_measure(measure: Measure[Any], report: Reporter) -> JobResult:
     """Runs a measure, or what is left of it, and reports.
 
-    Args:
-        measure: The measure.
-        report: Called with it at the end; its files become artifacts.
+    `report` is called with the measure at the end; its files become artifacts.
 
     Raises:
         FairwitnessError: Something makes the run impossible; the message says what.

@@ -82,13 +82,8 @@ def connect(address: str | None, *, log_to_driver: bool) -> Connection:
 
 
 def _probe(address: str) -> None:
-    """Makes sure that a server of Ray's kind answers at host:port; `ray.init` would try for a quarter of an hour.
-
-    Ray speaks gRPC, so the server must answer the greeting of HTTP/2 with its settings. With TLS nothing is checked.
-
-    Raises:
-        OSError: Nobody answers, or it is another server.
-    """
+    """Makes sure that a server of Ray's kind answers at host:port, else OSError; with TLS nothing is checked."""
+    # `ray.init` would try for a quarter of an hour. Ray speaks gRPC: the server must answer HTTP/2's greeting.
     host, sign, port = address.rpartition(":")
     if not sign or not port.isdecimal() or os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
         return
@@ -131,11 +126,7 @@ def start_local(*, num_cpus: int | None = None, num_gpus: int | None = None, log
 
 @contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Puts this process's own handler of SIGTERM back, if it has one.
-
-    `ray.init` sets two: one that exits, and one below Python that aborts the process three seconds after the signal,
-    whatever it is doing then.
-    """
+    """Puts this process's own SIGTERM handler back; of `ray.init`'s two, one exits and one aborts after 3 s."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield

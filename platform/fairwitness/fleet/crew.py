@@ -78,8 +78,6 @@ class Member:
 
     Attributes:
         name: For logs and `Outcome.worker`.
-        handle: The actor.
-        phase: What it is doing.
         pending: The call that ends STARTING or LOADING.
         generation: Number of the spec whose engine it holds or loads; -1 for none.
         tickets: Items handed to it and not heard of, oldest first: the first one runs, the others queue.
@@ -153,7 +151,6 @@ class Crew:
     """All actors of one pool, and the spec whose engine they are to hold."""
 
     def __init__(self, config: PoolConfig, actor_env: dict[str, Any]) -> None:
-        """Starts nothing yet."""
         self._config = config
         self._options: dict[str, Any] = {
             "num_cpus": config.num_cpus_per_actor,
@@ -223,10 +220,7 @@ class Crew:
         is_help_coming = self._is_help_coming()
         while feed.num_waiting:
             limit = depth(
-                most,
-                is_exhausted=feed.is_exhausted,
-                is_alone=feed.is_next_alone,
-                is_help_coming=is_help_coming,
+                most, is_exhausted=feed.is_exhausted, is_alone=feed.is_next_alone, is_help_coming=is_help_coming
             )
             takers = [member for member in self.members if member.can_take(self.generation, limit)]
             if not takers:

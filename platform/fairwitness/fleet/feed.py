@@ -34,7 +34,6 @@ class Feed:
     """Draws from an iterable so that at most `bound` items are open, that is waiting or with a worker."""
 
     def __init__(self, items: Iterable[Any], bound: int) -> None:
-        """Draws nothing yet."""
         self._items: Iterator[tuple[int, Any]] = enumerate(items)
         self._bound = bound
         self._waiting: deque[Ticket] = deque()

@@ -28,7 +28,6 @@ class StartWatch:
     """Raises when the cluster cannot give an actor, or has not in time."""
 
     def __init__(self, config: PoolConfig, connection: cluster.Connection) -> None:
-        """Looks at nothing yet."""
         self._config = config
         self._connection = connection
         self._need = Need(config.num_cpus_per_actor, config.num_gpus_per_actor)
@@ -104,11 +103,7 @@ class RayPool:
     """
 
     def __init__(self, config: PoolConfig, connection: cluster.Connection | None = None) -> None:
-        """Connects and starts `min_actors` actors without waiting for them.
-
-        Args:
-            config: The settings.
-            connection: A connection to share, which stays open; None makes one, which `close` ends.
+        """Connects and starts `min_actors` actors without waiting; a `connection` that is given is left open.
 
         Raises:
             ResourceError: No cluster, or one that can never hold `min_actors` actors.
@@ -213,7 +208,8 @@ class RayPool:
             self._hear_pending(member, ray.get(ref))
         except RayTaskError as error:
             # The worker could not even read the spec.
-            self._hear_pending(member, Loaded(False, ModelError(_not_built(self._crew.spec, error)), str(error)))
+            reason = f"{type(self._crew.spec).__name__} cannot be built in a worker: {describe(error.cause or error)}"
+            self._hear_pending(member, Loaded(False, ModelError(reason), str(error)))
         except RayError as error:
             return self._bury(feed, member, error)
         return []
@@ -299,7 +295,3 @@ def _give_up(feed: Feed, member: Member, ticket: Ticket, cause: str) -> Outcome:
     reason = f"{ticket.num_deaths} worker(s) died under this item; the last one: {cause}"
     duration_s = time.monotonic() - ticket.handed_at_s
     return Outcome(ticket.index, None, reason, ticket.num_attempts, member.name, duration_s)
-
-
-def _not_built(spec: EngineSpec | None, error: RayTaskError) -> str:
-    return f"{type(spec).__name__} cannot be built in a worker: {describe(error.cause or error)}"

@@ -43,17 +43,14 @@ class Planner(Protocol):
     def plan(self, done: Sequence[Shown]) -> Sequence[Settings]:
         """The trials of the next round; none when the search is over. Asked for when no trial runs.
 
-        Args:
-            done: What each finished trial has shown, in any order.
+        `done` is what each finished trial has shown, in any order.
         """
 
 
 def run_trials(planner: Planner, answer: Answer) -> list[Shown]:
     """Runs a search in this process, one trial after another.
 
-    Args:
-        planner: Says which trials there are.
-        answer: Answers their requests; what it raises ends the search.
+    `answer` answers the trials' requests; what it raises ends the search.
 
     Returns:
         What each trial has shown, in the order in which they ran.

@@ -31,7 +31,6 @@ class Mailbox:
     """
 
     def __init__(self) -> None:
-        """Makes an empty one."""
         self._numbers = itertools.count()
         self._letters: dict[int, tuple[dict[str, Any], int]] = {}
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -94,12 +93,7 @@ class PlannedSearcher(Searcher):
     """
 
     def __init__(self, planner: Planner, max_concurrent: int) -> None:
-        """Plans nothing yet.
-
-        Args:
-            planner: Says which trials there are.
-            max_concurrent: How many trials run at once, at most.
-        """
+        """Plans nothing yet; at most `max_concurrent` trials will run at once."""
         super().__init__()
         self._planner, self._max_concurrent = planner, max_concurrent
         self._done: list[Shown] = []
@@ -145,11 +139,8 @@ def run_trials_on_tune(planner: Planner, answer: Answer, *, folder: Path, max_co
     Trials that finished before are not run again. Requests that wait at the same time are answered together, in this
     thread.
 
-    Args:
-        planner: Says which trials there are.
-        answer: Answers their requests; what it raises ends the search, which can then be gone on with.
-        folder: Where Tune keeps its state, on this machine; removed when the search is done.
-        max_concurrent: How many trials run at once, at most.
+    What `answer` raises ends the search, which can then be gone on with. `folder` is where Tune keeps its state, on
+    this machine; it is removed when the search is done.
 
     Returns:
         What each finished trial has shown, in the order in which they ended.

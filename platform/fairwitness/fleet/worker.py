@@ -31,8 +31,6 @@ class WorkerInfo:
     """Where a worker runs.
 
     Attributes:
-        host: Name of the machine.
-        pid: Process number.
         devices: Value of CUDA_VISIBLE_DEVICES in the worker; empty when it sees no GPU.
     """
 
@@ -82,13 +80,8 @@ class Worker:
     """Holds at most one engine and runs items on it, one at a time."""
 
     def __init__(self, num_threads: int, hide_gpus: bool) -> None:
-        """Prepares the process before any numeric library is loaded.
-
-        Args:
-            num_threads: Threads for arithmetic.
-            hide_gpus: Whether no GPU was assigned, so that none may be seen. Ray hides them only from a worker that
-                has some.
-        """
+        """Prepares the process before any numeric library is loaded."""
+        # Ray hides GPUs only from a worker that has some.
         limit_threads(num_threads)
         if hide_gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from fairwitness.chains.base import base_records
+from fairwitness.chains.client import base_records
 from fairwitness.chains.cots import CotRecord, Row
 from fairwitness.chains.items import HeldOut
 from fairwitness.experiment.data_set import problem_rows

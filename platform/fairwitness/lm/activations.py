@@ -43,7 +43,6 @@ class Patch:
     Attributes:
         row: Row of the call, from 0.
         layer: Layer, 0 for the embedding.
-        positions: The P positions.
         change: What is put there, of any numeric type, on any device. A function is given the states of those of the
             positions that the call holds, in the order of `positions`, in the model's type.
         add: Whether the change is added to what is there (in the wider of both types) instead of replacing it.

@@ -18,7 +18,6 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicLayer
 from fairwitness.lm.config import SamplingConfig
 from fairwitness.lm.decoding import decode_rows, forward_cached
 from fairwitness.lm.model import LanguageModel
-from fairwitness.lm.sampling import Chooser
 from fairwitness.lm.tokens import decode
 
 CHUNK_TOKENS = 1024
@@ -27,6 +26,28 @@ ROOM_TOKENS = 256
 
 LayerStates = tuple[Tensor, Tensor]
 """Keys and values of one layer, each (1, H, T, D)."""
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Chooses the tokens of one row: greedily, or drawn by the row's own `rng`, whatever rows are beside it."""
+
+    config: SamplingConfig
+    rng: np.random.Generator
+
+    def choose(self, logits_V: Tensor) -> int:
+        """The next token's id, from logits over the vocabulary. Probabilities are computed in float32 on the CPU."""
+        if not self.config.temperature:
+            return int(logits_V.argmax())
+        probs_V = torch.softmax(logits_V.float().cpu() / self.config.temperature, dim=-1)
+        sorted_V, order_V = probs_V.sort(descending=True, stable=True)
+        # A token stays while the sum before it has not reached top_p, so that at least one does.
+        keep_V = sorted_V.cumsum(0) - sorted_V < self.config.top_p
+        if self.config.top_k:
+            keep_V[self.config.top_k :] = False
+        kept_V = sorted_V[keep_V].double().numpy()
+        place = int(np.searchsorted(np.cumsum(kept_V), self.rng.random() * kept_V.sum(), side="right"))
+        return int(order_V[min(place, len(kept_V) - 1)])
 
 
 def can_share(lm: LanguageModel) -> bool:
@@ -42,12 +63,6 @@ class PrefixCache:
     """Owns the keys and values of one token sequence, as far as they were asked for."""
 
     def __init__(self, lm: LanguageModel, ids: Sequence[int]) -> None:
-        """Prepares; nothing is computed yet.
-
-        Args:
-            lm: The model; see `can_share`.
-            ids: The sequence.
-        """
         self._lm, self._ids = lm, list(ids)
         self._cache: Any = None
         self.num_tokens = 0
@@ -77,12 +92,7 @@ class PrefixCache:
 
 
 def stacked(rows: Sequence[list[LayerStates]], lengths: Sequence[int]) -> Cache | None:
-    """One cache of many rows, padded on the left with zeros; None where all rows are empty.
-
-    Args:
-        rows: States of every row, see `PrefixCache.states`.
-        lengths: Number of tokens of every row.
-    """
+    """One cache of many rows, padded on the left with zeros; None where all rows are empty."""
     width = max(lengths, default=0)
     if not width:
         return None
@@ -162,7 +172,6 @@ class Settings:
     Attributes:
         max_new_tokens: Most tokens per row.
         stops: Name of a stop to the texts that end a row; EOS and the limit always do.
-        sampling: How tokens are chosen.
         max_cache_tokens: Most tokens, padding included, that the rows of one batch may have at their end.
         share_prefix: Off to compute every row from its first token (for comparison).
     """
@@ -284,11 +293,8 @@ def _generate(
 def _start(
     lm: LanguageModel, rows: Sequence[_Row], caches: Mapping[int, PrefixCache] | None
 ) -> tuple[torch.Tensor, torch.Tensor, Any]:
-    """What is fed first, the mask over everything, and the cache of what is not fed.
-
-    Rows are fed their last tokens, all equally many, so that no padding comes between a prefix and what follows it:
-    models that measure distances by place in the cache would count it.
-    """
+    """What is fed first, the mask over everything, and the cache of what is not fed."""
+    # Equally many last tokens of each row are fed: padding behind a prefix would count as distance in the cache.
     prompts = [row.prompt for row in rows]
     width = max(max(1, len(row.branch.ids)) for row in rows) if caches is not None else max(map(len, prompts))
     cached = [max(0, len(prompt) - width) for prompt in prompts]

@@ -20,10 +20,7 @@ from fairwitness.lm.model import LanguageModel
 def position_inputs(model: PreTrainedModel, mask_BT: torch.Tensor, *, width: int) -> dict[str, torch.Tensor]:
     """Positions of the last `width` tokens, padding not counted; empty for a model that reads them off the mask.
 
-    Args:
-        model: The decoder.
-        mask_BT: 1 for tokens, 0 for padding; B rows, T tokens so far.
-        width: How many tokens are fed.
+    `mask_BT` is 1 for tokens (T so far), 0 for padding; `width` tokens are fed.
     """
     if "position_ids" not in inspect.signature(model.forward).parameters:
         return {}
@@ -41,11 +38,7 @@ class Row(Protocol):
 def forward_cached(lm: LanguageModel, fed_BT: Tensor, mask_BT: Tensor, cache: Any) -> Any:
     """The model's output for the last tokens of padded rows, with the cache grown by them.
 
-    Args:
-        lm: The model.
-        fed_BT: Ids of the tokens that are not in the cache.
-        mask_BT: 1 for tokens, 0 for padding, those in the cache included.
-        cache: Keys and values so far, None for none; may be changed in place.
+    `fed_BT` is not in the cache; `mask_BT` (1 tokens, 0 padding) covers both. The cache may be changed in place.
 
     Returns:
         The output; `logits` are those of the last token alone.

@@ -40,15 +40,9 @@ class ModelSpec:
 
 
 class ModelEngine:
-    """Owns one loaded model.
-
-    Attributes:
-        lm: The model.
-        config: How it may use its device.
-    """
+    """Owns one loaded model."""
 
     def __init__(self, lm: LanguageModel, config: EngineConfig | None = None) -> None:
-        """Takes a loaded model."""
         self.lm, self.config = lm, config or EngineConfig()
 
     def run(self, item: Request) -> Any:

@@ -19,7 +19,6 @@ class ModelFacts:
         model_type: Architecture, as Hugging Face names it.
         attention: Attention implementation that is used: the one asked for, or `eager` where there is no `sdpa`.
         context_length: Most tokens that prompt and completion may have together.
-        num_layers: Number of decoder layers.
         vocab_size: Number of rows of the output layer.
         num_params: Number of parameters, tied ones once.
         num_ff2_params: Number of parameters in the FF2 weight matrices.

@@ -43,10 +43,7 @@ class Generation:
 
 @dataclass
 class _Row:
-    """State of one row: where it stands in the caller's list, what it may still generate, what it has generated.
-
-    The last `num_begun` tokens of the prompt belong to the completion.
-    """
+    """State of one row; the last `num_begun` tokens of its prompt belong to the completion."""
 
     index: int
     prompt: Sequence[int]

@@ -43,11 +43,7 @@ def by_variant(
 
 
 class _Ragged(torch.autograd.Function):
-    """The product block by block.
-
-    Gradients of the matrices are added to `weight_K.grad` directly: handed to autograd they would be a tensor of all K
-    matrices for each pass, most of it 0.
-    """
+    """The product block by block; gradients are added to `weight_K.grad` directly: autograd's would be mostly 0."""
 
     @staticmethod
     def forward(

@@ -42,9 +42,7 @@ class LanguageModel:
     Attributes:
         model: The Hugging Face decoder, on one device.
         tokenizer: Its tokenizer. Use it through `fairwitness.lm.tokens`, which keeps special tokens explicit.
-        config: The configuration it was loaded from.
         facts: What was found before loading.
-        device: Device of all parameters.
         ff2_names: Dotted names of the FF2 modules, one per decoder layer.
     """
 

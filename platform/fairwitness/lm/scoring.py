@@ -118,9 +118,7 @@ def _only(head: nn.Module, positions: Positions) -> Iterator[None]:
 def letter_answers(logits_NV: Tensor, letter_ids: Sequence[Sequence[int]]) -> list[LetterAnswer]:
     """Reads answers from the logits after the cue `… answer is (`, one per row.
 
-    Args:
-        logits_NV: Logits of the next token.
-        letter_ids: For each row, the ids of its letters as the tokenizer gives them in that context.
+    `letter_ids` has, for each row, the ids of its letters as the tokenizer gives them in that context.
     """
     logits_NV = logits_NV.detach().float()
     most = max(map(len, letter_ids))

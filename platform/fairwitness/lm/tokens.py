@@ -165,10 +165,6 @@ class PromptEncoder:
     def letter_ids(self, num_choices: int, context: LetterContext = "direct") -> list[int]:
         """Ids of the first letters of the alphabet as the tokenizer gives them at the end of a prompt.
 
-        Args:
-            num_choices: Number of letters, at most 26.
-            context: Which prompt's end.
-
         Raises:
             ModelError: More than 26 choices; a letter merges with what stands before it, takes several tokens, or
                 shares its token with another one.

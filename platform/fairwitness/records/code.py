@@ -86,24 +86,14 @@ def closure(*modules: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 
 class _Import(NamedTuple):
-    """A name that a module imports.
-
-    Attributes:
-        name: Dotted name.
-        is_module: False where it may also be a class, a function or a constant of the module before its last dot.
-    """
+    """A module that is imported or, if not `is_module`, perhaps a name in the module before its last dot."""
 
     name: str
     is_module: bool
 
 
 class _Module(NamedTuple):
-    """What counts of one module.
-
-    Attributes:
-        code: Its syntax tree as text.
-        imports: What it imports of any package.
-    """
+    """The syntax tree of a module as text, and the names that it imports."""
 
     code: str
     imports: tuple[_Import, ...]
@@ -188,11 +178,7 @@ class _Reader:
         self._imports: list[_Import] = []
 
     def read(self, tree: ast.Module) -> _Module:
-        """Reads a whole module.
-
-        Raises:
-            ValueError: An import cannot be followed; the message begins with its line.
-        """
+        """Reads a whole module; ValueError, beginning with the line, if an import cannot be followed."""
         self._write(tree)
         return _Module("".join(self._parts), tuple(self._imports))
 

@@ -26,11 +26,7 @@ def export(
     `datasets` makes `out` the folder of one Hugging Face `DatasetDict` with a split per table, for
     `datasets.load_from_disk(out)`.
 
-    Args:
-        run_path: The run directory.
-        out: Folder to write to; made when it is missing. Files there of the same names are replaced.
-        format: csv, parquet or datasets.
-        tables: Names of tables; None for all.
+    `out` is made when it is missing; files there of the same names are replaced. No `tables` means all.
 
     Returns:
         The files written; with `datasets` the folder.

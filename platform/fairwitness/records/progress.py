@@ -34,15 +34,10 @@ class Progress:
         console: Console | None = None,
         every_s: float = BEAT_S,
     ) -> None:
-        """Makes a progress display that `with` starts.
+        """Makes a display that `with` starts, for `total` items: those that a resumed job skips are not counted.
 
-        Args:
-            total: How many items there are, those skipped by a resumed job not counted.
-            label: What they are, for example "unlearning tasks".
-            weight: What all items weigh together, where they take unequal time; the time left is then estimated from
-                the weight that is done, which `advance` and `count` are told.
-            console: Where to show it; by default stderr.
-            every_s: Seconds between two lines where there is no terminal.
+        Where items take unequal time, `weight` is what all weigh together and the time left follows the weight done.
+        Without a terminal a line is printed every `every_s` seconds.
         """
         self.total, self.label = total, label
         self.num_ok = self.num_skipped = self.num_failed = 0

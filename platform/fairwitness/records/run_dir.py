@@ -117,7 +117,8 @@ class RunDirectory:
                     f"{self.path}: another job writes this run ({_holder(stream)}); wait for it or choose another name"
                 )
             stream.truncate(0)
-            stream.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}))
+            since = datetime.now(UTC).isoformat(timespec="seconds")
+            stream.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}))
             stream.flush()
             try:
                 yield
@@ -138,9 +139,7 @@ class RunDirectory:
     def write_config(self, config: Config, followup: str | None = None) -> Path:
         """Writes a job's resolved configuration, credentials removed, atomically; gives its path.
 
-        Args:
-            config: The configuration.
-            followup: Name of the job where it follows on the run; None for the job that makes the run.
+        `followup` names a job that follows on the run; None for the job that makes it.
 
         Raises:
             StoreError: It cannot be written.
@@ -170,9 +169,7 @@ class RunDirectory:
 def run_rows(store: Store, *jobs: str) -> list[dict[str, Any]]:
     """The rows of `runs`, the oldest first: one per time that a job was started on the run.
 
-    Args:
-        store: The run's store.
-        jobs: Names of the jobs wanted; none for the jobs that make a run.
+    `jobs` names the jobs wanted; none for the jobs that make a run.
     """
     is_maker = pc.field("is_followup").is_null() | ~pc.field("is_followup")
     wanted = one_of("job", jobs) if jobs else is_maker
@@ -183,9 +180,7 @@ def run_rows(store: Store, *jobs: str) -> list[dict[str, Any]]:
 def of_run(row: Mapping[str, Any], column: Literal["scope_key", "cell_key"] = "scope_key") -> pc.Expression | None:
     """The rows of a table that belong to a run: of its scopes or cells, and about its problems; None: all rows.
 
-    Args:
-        row: The run's row in `runs`.
-        column: By which keys; the table has this column and `problem_key`.
+    `row` is the run's in `runs`; the table has the column of keys asked for, and `problem_key`.
     """
     keys, problems = row.get(f"{column}s"), row.get("problem_keys")
     where = None if keys is None else one_of(column, keys)
@@ -202,10 +197,6 @@ def describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
 
     Results measured under other settings, model, data or code have other keys: they stay in the store, and the work
     is done anew.
-
-    Args:
-        before: The last row of `runs`.
-        after: The row of the job that starts now.
     """
     old, new = _settings(before), _settings(after)
     lines = [
@@ -223,12 +214,7 @@ def describe_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
 
 
 def describe_harmless(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The changed settings that have no effect on results, in one line: `pool (kind, max_actors)`; empty if none.
-
-    Args:
-        before: The last row of `runs`.
-        after: The row of the job that starts now.
-    """
+    """The changed settings that have no effect on results, in one line: `pool (kind, max_actors)`; empty if none."""
     changed: dict[str, list[str]] = {}
     for key in _changed_keys(_settings(before), _settings(after)):
         if _group(key) in WITHOUT_EFFECT:
@@ -243,7 +229,7 @@ def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _changed_keys(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    return [key for key in sorted({*old, *new}) if _differs(old, new, key)]
+    return [key for key in sorted({*old, *new}) if (key in old) != (key in new) or old.get(key) != new.get(key)]
 
 
 def _group(key: str) -> str:
@@ -255,10 +241,6 @@ def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
         pairs = [_flatten(item, f"{prefix}.{key}" if prefix else str(key)) for key, item in value.items()]
         return {key: item for pair in pairs for key, item in pair.items()}
     return {prefix: value}
-
-
-def _differs(old: Mapping[str, Any], new: Mapping[str, Any], key: str) -> bool:
-    return (key in old) != (key in new) or old.get(key) != new.get(key)
 
 
 def _shown(values: Mapping[str, Any], key: str) -> str:
@@ -284,7 +266,3 @@ def _holder(stream: IO[str]) -> str:
     except ValueError:
         return "it has just started"
     return f"process {found['pid']} on {found['host']} since {found['since']}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -61,9 +61,7 @@ def winning_rows(table: Table, data: pa.Table) -> npt.NDArray[np.bool_] | None:
     last attempt (for `runs` the latest time) wins. Rows of equal rank and key are equal by construction, the first is
     kept.
 
-    Args:
-        table: The table that the rows are of.
-        data: The columns of `deciding_columns`, all rows.
+    `data` has the columns of `deciding_columns`, all rows.
     """
     if data.num_rows == 0:
         return None
@@ -84,12 +82,7 @@ def winning_rows(table: Table, data: pa.Table) -> npt.NDArray[np.bool_] | None:
 
 
 def finished_units(table: Table, data: pa.Table) -> list[str]:
-    """The units of work that are not done again, each once.
-
-    Args:
-        table: The table that the rows are of.
-        data: The columns `status` and the table's `resume_key`.
-    """
+    """The units of work that are not done again, each once."""
     if not table.finished:
         return []
     done = pc.is_in(data["status"], value_set=pa.array(table.finished))
@@ -184,9 +177,7 @@ class Store:
     def append(self, table: str, rows: Sequence[Mapping[str, Any]]) -> int:
         """Checks rows and adds them; rows of units that are finished already are left out, with a warning.
 
-        Args:
-            table: Name of the table.
-            rows: Column to value; columns left out are null. All rows of a unit in one call.
+        `rows` map column to value; columns left out are null. All rows of a unit come in one call.
 
         Returns:
             How many rows were added.
@@ -253,10 +244,7 @@ class Store:
     def read(self, table: str, columns: Sequence[str] | None = None, where: pc.Expression | None = None) -> pa.Table:
         """The rows that count, in no particular order; of several attempts at a unit or place the last one.
 
-        Args:
-            table: Name of the table.
-            columns: The columns to read; None for all.
-            where: A condition such as `pc.field("status") == "ok"`; it may use any column.
+        `where` is a condition such as `pc.field("status") == "ok"`, on any column; no `columns` means all.
 
         Raises:
             StoreError: A column is unknown, or a part is damaged or of another version.

@@ -44,13 +44,7 @@ class MlflowWriter:
     """One experiment of one tracking server, through an explicit client."""
 
     def __init__(self, uri: str, experiment: str, timeout_s: int) -> None:
-        """Connects, and makes the experiment when it is missing.
-
-        Args:
-            uri: Tracking URI.
-            experiment: Name of the experiment.
-            timeout_s: Limit of one request; a value the user set in the environment wins.
-        """
+        """Connects, and makes the experiment when it is missing; a time limit in the environment wins."""
         _prepare(timeout_s)
         from mlflow import MlflowClient
 
@@ -201,13 +195,7 @@ class Tracker:
     """
 
     def __init__(self, config: TrackingConfig, run: RunDirectory, *, strict: bool = False) -> None:
-        """Makes a tracker; nothing is contacted yet.
-
-        Args:
-            config: Where to log.
-            run: The run, for its paths and the default SQLite file.
-            strict: Raise when MLflow fails instead of warning and going on.
-        """
+        """Contacts nothing yet; `strict` raises when MLflow fails instead of warning and going on."""
         self.uri = config.uri or default_uri(run.output_dir)
         self.run_id: str | None = None
         self._config, self._run, self._strict = config, run, strict
@@ -222,9 +210,7 @@ class Tracker:
     def start(self, run_row: Mapping[str, Any], earlier_rows: Sequence[Mapping[str, Any]] = ()) -> str | None:
         """Opens the parent run, or continues the one of an earlier start of the same run.
 
-        Args:
-            run_row: The row of `runs` for this job.
-            earlier_rows: Rows of `runs` of earlier starts, see `run_rows`.
+        `earlier_rows` are the rows of `runs` of earlier starts, see `run_rows`.
 
         Returns:
             The id of the parent run, for `mlflow_run_id`; None when tracking is off or failed.
@@ -366,11 +352,7 @@ def track_stored_run(
 ) -> str | None:
     """Logs a run from its store: everything that the job would have logged. Doing it twice changes nothing.
 
-    Args:
-        run_path: The run directory.
-        config: Where to log.
-        log_cells: Logs the cells.
-        artifacts: Files to add; None for the resolved configuration, the report and its tables.
+    `artifacts` are files to add; None for the resolved configuration, the report and its tables.
 
     Returns:
         The id of the parent run; None when tracking is not enabled.

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from fairwitness.analysis.frames import FRAMES
 from fairwitness.cli import app
-from fairwitness.commands.examples import example_jobs
+from fairwitness.commands.runs import example_jobs
 from fairwitness.config import load_config
 from fairwitness.version import __version__
 from fairwitness_schemas import TABLES

@@ -10,7 +10,7 @@ import torch
 from scipy.stats import chisquare
 
 from fairwitness.lm.config import SamplingConfig
-from fairwitness.lm.sampling import Chooser
+from fairwitness.lm.continuation import Chooser
 
 LOGITS = torch.log(torch.tensor([0.1, 0.5, 0.15, 0.25]))
 
