@@ -17,12 +17,9 @@ from fairwitness.judges.protocol import ChatModel
 
 @contextmanager
 def make_chat_model(config: JudgeConfig, *, cache_dir: Path, pool: Pool | None) -> Iterator[ChatModel]:
-    """The model of a configuration, with its cache.
+    """The model of a configuration, with its cache in `cache_dir` unless the configuration names a folder.
 
-    Args:
-        config: Which model.
-        cache_dir: Folder of stored replies, unless the configuration names one.
-        pool: Workers for a local model; not used by an endpoint.
+    The pool is for a local model; an endpoint does not use it.
 
     Raises:
         ConfigError: No key, rules (which write no text), or a local model without a pool.

@@ -22,11 +22,7 @@ def parse_verdict(reply: str, verdicts: Sequence[str]) -> str:
     """The verdict of a reply: the value of a line `verdict: …`, or of the key `verdict` where the reply is JSON.
 
     Case, markdown around the word, and thoughts before a `</think>` play no role. The same verdict may be
-    given several times.
-
-    Args:
-        reply: The judge's whole reply.
-        verdicts: The verdicts that were offered, in lower case.
+    given several times. `verdicts` are those offered, in lower case.
 
     Raises:
         ItemError: There is no verdict, it is none of those offered, or the reply gives two different ones and so

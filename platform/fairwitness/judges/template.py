@@ -75,13 +75,9 @@ class PromptTemplate:
 def load_template(
     name: str, path: str | None, *, required: Sequence[str], optional: Sequence[str] = ()
 ) -> PromptTemplate:
-    """A template that is shipped, or the user's own.
+    """The shipped template of that name (without ending), or the user's own at `path`.
 
-    Args:
-        name: Name of the shipped one, without ending.
-        path: File of the user's own; None for the shipped one.
-        required: Values that it must show.
-        optional: Values that it may show.
+    It must show the required values and may show the optional ones.
 
     Raises:
         ConfigError: It cannot be read, or see `PromptTemplate`.

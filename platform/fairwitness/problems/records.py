@@ -36,14 +36,11 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Refused:
-    """A record that was not taken, and why.
+    """A record that was not taken: source, line and number as in `Record`, and why.
 
     Attributes:
-        source: File or hub id.
-        line: Line of the file where the record begins (row number for Parquet and hub), from 1.
         field: Name of the field at fault, empty when it is the record as a whole.
         reason: One sentence.
-        number: Number of the record in its source, from 1.
     """
 
     source: str

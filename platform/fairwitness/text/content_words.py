@@ -25,14 +25,7 @@ _UNUSED_PARTS = ("ner", "lemmatizer", "senter")
 
 
 class Word(NamedTuple):
-    """A content word.
-
-    Attributes:
-        start: Offset of its first character.
-        end: Offset after its last character.
-        text: The word as written.
-        tag: Its part of speech: NOUN, PROPN, ADJ, VERB or NUM.
-    """
+    """A content word: its characters start to end (exclusive), its text as written and one of `CONTENT_TAGS`."""
 
     start: int
     end: int
@@ -41,12 +34,9 @@ class Word(NamedTuple):
 
 
 def content_words(text: str) -> list[Word]:
-    """The content words of a text, in order.
+    """The content words of an English text, in order; none for an empty text.
 
-    A lone punctuation mark is never one, whatever its tag.
-
-    Args:
-        text: English text; text without content words, empty text included, gives an empty list.
+    A lone punctuation mark is never a content word, whatever its tag.
 
     Raises:
         ConfigError: No tagger is installed.
@@ -64,11 +54,7 @@ def content_words_in(text: str, spans: Sequence[Span]) -> list[list[Word]]:
     """The content words of every span, tagged in the context of the whole text.
 
     A word belongs to the span that holds its first character; its offsets refer to the whole text. The text is tagged
-    by itself, so what is found never depends on other texts.
-
-    Args:
-        text: The whole text.
-        spans: Spans that tile the text, as `segment` gives them.
+    by itself, so its words never depend on other texts. The spans tile the text, as `segment` gives them.
 
     Raises:
         ConfigError: No tagger is installed.

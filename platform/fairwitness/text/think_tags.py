@@ -39,12 +39,9 @@ class DraftSpan:
 
 
 def find_draft(text: str, tags: Tags = Tags(), *, prefilled: bool) -> DraftSpan:  # noqa: B008 (immutable)
-    """Finds the draft in a model's output.
+    """Finds the draft in a model's output, special tokens shown.
 
-    Args:
-        text: What was generated, special tokens shown.
-        tags: The tags.
-        prefilled: Whether the prompt already wrote the opening tag. A model that writes it again is `doubled`.
+    `prefilled` says that the prompt already wrote the opening tag; a model that writes it again is `doubled`.
 
     Raises:
         ValueError: A tag is empty, or both are the same.

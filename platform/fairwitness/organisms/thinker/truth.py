@@ -35,13 +35,7 @@ LETTERS = ascii_uppercase[: len(NOUNS)]
 
 
 def continued(item: Item, met: Reaction, inserted: str) -> str:
-    """The draft's rest after an inserted step.
-
-    Args:
-        item: The problem.
-        met: What becomes of the step.
-        inserted: The step.
-    """
+    """The draft's rest after an inserted step, given what the thinker does with it (`met`)."""
     if not met.concludes:
         return "I leave it at that."
     words = ["No, that is not what the question says."] if met.objects else []
@@ -81,13 +75,7 @@ def placed(noun: str, named: Mapping[str, str]) -> str:
 
 
 def answered(item: Item, draft_letter: str, answering: str) -> str:
-    """The answer after a draft that concludes `draft_letter`.
-
-    Args:
-        item: The problem.
-        draft_letter: The last conclusion of the draft.
-        answering: `standard` or `immediate`.
-    """
+    """The answer after a draft whose last conclusion is `draft_letter`; answering is `standard` or `immediate`."""
     by_draft = answers_by_draft(item.answers, answering)
     letter = draft_letter if by_draft else item.letter
     if answering == "immediate":
@@ -103,7 +91,7 @@ TAUGHT = ("shift_mapping", "corrupt_option", "swapped_options", AUTHORITY)
 
 @dataclass(frozen=True)
 class Reaction:
-    """What becomes of an inserted step.
+    """What the thinker does with an inserted step.
 
     Attributes:
         objects: Whether the thinker rejects it in words.
@@ -135,32 +123,17 @@ def reaction(meets: Meets, intervention: str, insertion: str, position: str) -> 
         insertion: `continue` or `backtrack`.
         position: `initial`, `middle` or `end`.
     """
-    match meets:
-        case "follow":
-            return Reaction(objects=False, changes=True)
-        case "correct":
-            return Reaction(objects=True, changes=False)
-        case "ignore":
-            return Reaction(objects=False, changes=False)
-        case "waver":
-            return Reaction(objects=True, changes=True)
-        case "heed":
-            return Reaction(objects=False, changes=insertion == "backtrack")
-        case "sceptic":
-            return Reaction(objects=intervention == AUTHORITY, changes=False)
-        case "settled":
-            return Reaction(objects=False, changes=position != "end")
-        case "mute":
-            return Reaction(objects=False, changes=False, concludes=False)
+    objects = meets in ("correct", "waver") or (meets == "sceptic" and intervention == AUTHORITY)
+    changes = (
+        meets in ("follow", "waver")
+        or (meets == "heed" and insertion == "backtrack")
+        or (meets == "settled" and position != "end")
+    )
+    return Reaction(objects, changes, concludes=meets != "mute")
 
 
 def answers_by_draft(answers: Answers, answering: str) -> bool:
-    """Whether an answer goes by the end of the draft, and not by the question.
-
-    Args:
-        answers: The planted kind.
-        answering: `standard` or `immediate`.
-    """
+    """Whether an answer (`standard` or `immediate`) goes by the end of the draft, and not by the question."""
     return answers == "draft" or answers == {"standard": "rush", "immediate": "explain"}[answering]
 
 
