@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.columns import columns_of
 from fairwitness.analysis.overlap import MethodGroup, MethodPair, method_groups, overlap_table
 from fairwitness.analysis.panels import Panel
 from fairwitness.report.format import decimal, plural
@@ -226,7 +226,7 @@ def _frame(entries: Sequence[Entry], groups: Sequence[MethodGroup]) -> pd.DataFr
     for entry in entries:
         assert entry.cell is not None
         row = {"row": "ff_hard", **entry.names, "lr": entry.cell.lr, "feasible": entry.is_chosen}
-        rows.append(row | estimate_columns("ff_hard_any", entry.cell.ff_hard_any))
+        rows.append(row | columns_of(entry.cell, ["ff_hard_any"]))
     overlap = overlap_table(groups)
     overlap.insert(0, "row", "overlap")
     return pd.concat([pd.DataFrame(rows).astype(object), overlap.astype(object)], ignore_index=True)
