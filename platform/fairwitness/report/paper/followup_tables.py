@@ -14,7 +14,7 @@ from fairwitness.analysis.judgements import JudgedCell
 from fairwitness.followups.judging.rules import rules_key
 from fairwitness.judges.config import RulesConfig
 from fairwitness.report.format import decimal
-from fairwitness.report.paper.data import Entry, PaperData
+from fairwitness.report.paper.data import Entry, PaperData, published
 from fairwitness.report.paper.exhibit import (
     NOT_FEASIBLE,
     PUBLISHED,
@@ -27,7 +27,6 @@ from fairwitness.report.paper.exhibit import (
     lines_matrix,
     value_cell,
 )
-from fairwitness.report.paper.published import published
 from fairwitness.stats.bootstrap import Estimate
 
 _LOST = ("num_skipped", "num_failed")

@@ -12,7 +12,7 @@ from fairwitness.analysis.columns import columns_of
 from fairwitness.analysis.overlap import MethodGroup, MethodPair, method_groups, overlap_table
 from fairwitness.analysis.panels import Panel
 from fairwitness.report.format import decimal, plural
-from fairwitness.report.paper.data import Entry, PaperData
+from fairwitness.report.paper.data import PEARSON, Entry, PaperData
 from fairwitness.report.paper.exhibit import (
     NOT_FEASIBLE,
     Cell,
@@ -25,7 +25,6 @@ from fairwitness.report.paper.exhibit import (
     value_cell,
     words,
 )
-from fairwitness.report.paper.published import PEARSON
 from fairwitness.report.paper.scatter import (
     COLOURS,
     EFFICACY,

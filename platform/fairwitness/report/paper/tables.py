@@ -9,7 +9,7 @@ import pandas as pd
 
 from fairwitness.analysis.columns import columns_of, estimate_columns
 from fairwitness.report.format import decimal, percent, rate
-from fairwitness.report.paper.data import Entry, PaperData
+from fairwitness.report.paper.data import Entry, PaperData, published
 from fairwitness.report.paper.exhibit import (
     NO_PROBLEM,
     NO_RATE,
@@ -26,7 +26,6 @@ from fairwitness.report.paper.exhibit import (
     value_cell,
     words,
 )
-from fairwitness.report.paper.published import published
 from fairwitness.stats.bootstrap import Estimate, undefined
 
 TABLE_1, TABLE_1_TITLE = "table_1", "Table 1. Efficacy, specificity and general capability"
