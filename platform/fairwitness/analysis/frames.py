@@ -304,7 +304,8 @@ def _shaped(name: str, frame: pd.DataFrame) -> pd.DataFrame:
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     """Lists of words as text."""
     lists = [name for name in ("irregular", "expected_letters") if name in frame]
-    return frame.assign(**{n: [None if words is None else " ".join(words) for words in frame[n]] for n in lists})
+    shown: dict[str, Any] = {n: [None if words is None else " ".join(words) for words in frame[n]] for n in lists}
+    return frame.assign(**shown)
 
 
 def _concat(panels: Sequence[Panel], make: Callable[[Panel], pd.DataFrame]) -> pd.DataFrame:

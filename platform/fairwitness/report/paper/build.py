@@ -21,22 +21,11 @@ from fairwitness.report.paper.tables import table_1, table_5, table_6, table_8, 
 from fairwitness.report.svg import standalone
 
 EXHIBITS: Mapping[str, Callable[[PaperData], Exhibit]] = {
-    "table_1": table_1,
-    "table_2": table_2,
-    "table_3": table_3,
-    "table_4": table_4,
-    "table_5": table_5,
-    "table_6": table_6,
-    "table_8": table_8,
-    "table_10": table_10,
-    "table_11": table_11,
-    "figure_3": figure_3,
-    "figure_4": figure_4,
-    "figure_5": figure_5,
-    "figure_6": figure_6,
-    "figure_7": figure_7,
-    "figure_9": figure_9,
-    "figure_10": figure_10,
+    make.__name__: make
+    for make in (
+        *(table_1, table_2, table_3, table_4, table_5, table_6, table_8, table_10, table_11),
+        *(figure_3, figure_4, figure_5, figure_6, figure_7, figure_9, figure_10),
+    )
 }
 """What makes each exhibit, by its name; one that the runs have no data for says which job fills it."""
 
