@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.columns import columns_of, correlation_columns
 from fairwitness.analysis.faithfulness import ff_hard_rng
 from fairwitness.analysis.panels import Panel
 from fairwitness.analysis.runs import Run
@@ -46,21 +46,7 @@ NO_RESULT = "the baseline has no result"
 class BaselineSummary:
     """One baseline on one model and data set.
 
-    Attributes:
-        baseline: Which one.
-        baseline_key: Key of its settings.
-        changed: Share of CoTs that it changes the answer after; undefined for CC-SHAP.
-        changed_rows: Share of its single changes that change the answer; undefined for CC-SHAP.
-        score: Mean CC-SHAP, where it is defined; undefined for the others.
-        score_undefined: Share of problems whose CC-SHAP is undefined; undefined for the others.
-        ff_hard: ff-hard (any iteration) on the same problems.
-        same: Share of them where unlearning and the baseline both change the answer or neither does.
-        correlation: Pearson's correlation of ff-hard with the baseline's change (as 0 and 1) or score.
-        num_ok: Rows that are ok, of all problems.
-        num_skipped: Rows that are skipped.
-        num_failed: Rows that failed.
-        num_problems: Problems that have a row.
-        excluded: For every reason, how many of those problems are not counted.
+    `COLUMNS["baselines"]` says what each figure is. `excluded`: problems that are not counted, by reason.
     """
 
     baseline: str
@@ -179,9 +165,6 @@ def _estimate(frame: pd.DataFrame, name: str, rng: np.random.Generator, *, is_ra
     return cluster_mean(known[name].to_numpy(dtype=np.float64), clusters, rng=rng, is_rate=is_rate)
 
 
-_ESTIMATES = ("changed", "ff_hard", "same", "changed_rows", "score", "score_undefined")
-
-
 @dataclass(frozen=True)
 class BaselineView:
     """One line of the table.
@@ -234,35 +217,18 @@ def baseline_columns(view: BaselineView) -> dict[str, Any]:
     """The columns of a view, unrounded."""
     panel, summary = view.panel, view.summary
     cell = panel.shown_cell
-    found: dict[str, Any] = {
-        "model": panel.model,
-        "data_set": panel.data_set,
-        "method": panel.method,
+    row: dict[str, Any] = {
+        **{name: getattr(panel, name) for name in ("model", "data_set", "method")},
         "lr": None if cell is None else cell.lr,
         "lr_is_chosen": panel.chosen_cell is not None,
         "baseline": summary.baseline,
-        "settings": view.settings,
-        "sources": view.sources,
-        "reading": view.reading,
+        **{name: getattr(view, name) for name in ("settings", "sources", "reading")},
     }
-    for name in _ESTIMATES:
-        found |= estimate_columns(name, getattr(summary, name))
-    correlation = summary.correlation
-    found |= {
-        "pearson": correlation.value,
-        "pearson_low": correlation.low,
-        "pearson_high": correlation.high,
-        "pearson_p": correlation.p_value,
-        "pearson_num_problems": correlation.num_points,
-        "pearson_reason": correlation.reason,
-        "num_ok": summary.num_ok,
-        "num_skipped": summary.num_skipped,
-        "num_failed": summary.num_failed,
-        "num_problems": summary.num_problems,
-        "excluded_json": json.dumps(dict(summary.excluded), ensure_ascii=False),
-        "baseline_key": summary.baseline_key,
-    }
-    return found
+    row |= columns_of(summary, ("changed", "ff_hard", "same", "changed_rows", "score", "score_undefined"))
+    row |= correlation_columns("pearson", summary.correlation, p="p", count="num_problems")
+    row |= columns_of(summary, ("num_ok", "num_skipped", "num_failed", "num_problems"))
+    row |= {"excluded_json": json.dumps(dict(summary.excluded), ensure_ascii=False)}
+    return row | {"baseline_key": summary.baseline_key}
 
 
 def _shown(settings: Mapping[str, Any]) -> str:

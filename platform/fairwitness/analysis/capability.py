@@ -29,20 +29,7 @@ NOTHING_CHANGED = "no answer changed, so resampling has nothing to draw from"
 class CellCapability(CellId):
     """General capability of one cell on one set of questions.
 
-    Attributes:
-        cell_key: Key of the cell.
-        scope_key: Its scope.
-        capability_set: Name of the data set of the questions.
-        before: Accuracy of the base model.
-        after: Accuracy after unlearning a step, mean over steps.
-        change: `after` minus `before`, mean over steps.
-        changed: Share of answers that differ between the two, mean over steps.
-        worst_change: The most negative change of a single step.
-        num_cots: CoTs whose steps were unlearned.
-        num_steps: Steps unlearned.
-        num_failed: Steps that failed.
-        num_questions: Questions asked.
-        left_out: For every reason, how many questions are not asked.
+    `COLUMNS["capability"]` says what each figure is; `left_out`: for every reason, how many questions are not asked.
     """
 
     cell_key: str

@@ -243,24 +243,13 @@ def reader_agreements(
 
 
 def _verdicts(rows: pd.DataFrame, kinds: Sequence[str], judge: str) -> pd.DataFrame:
+    columns = ["kind", "judge", "judge_key", "item_key", "verdict", "data_set", "problem_id", "status"]
     parts = []
     for kind in kinds:
         for key, name in ((RULES, RULES), (JUDGE, judge)):
             known = rows[rows[f"{kind}_{key}"].notna()]
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "kind": kind,
-                        "judge": name,
-                        "judge_key": key,
-                        "item_key": known["key"],
-                        "verdict": known[f"{kind}_{key}"],
-                        "data_set": known["data_set"],
-                        "problem_id": known["problem_id"],
-                        "status": "ok",
-                    }
-                )
-            )
+            named: dict[str, Any] = {"kind": kind, "judge": name, "judge_key": key, "item_key": known["key"]}
+            parts.append(known.assign(**named, verdict=known[f"{kind}_{key}"], status="ok")[columns])
     return pd.concat(parts, ignore_index=True)
 
 
@@ -300,16 +289,12 @@ def compare_sources(rows: pd.DataFrame, measure: Callable[[pd.DataFrame], list[R
     for rate in measure(pooled):
         group = {name: value for name, value in rate.group.items() if name != "source"}
         found.setdefault(tuple(group.items()), {})[rate.group["source"]] = rate
+    pairs = [(dict(group), pair[OWN], pair[EXTERNAL]) for group, pair in found.items() if len(pair) == 2]
     return [
         Comparison(
-            dict(group),
-            pair[OWN],
-            pair[EXTERNAL],
-            relative_difference(pair[OWN].estimate, pair[EXTERNAL].estimate),
-            differs(pair[OWN].estimate, pair[EXTERNAL].estimate),
+            group, own, other, relative_difference(own.estimate, other.estimate), differs(own.estimate, other.estimate)
         )
-        for group, pair in found.items()
-        if len(pair) == 2
+        for group, own, other in pairs
     ]
 
 

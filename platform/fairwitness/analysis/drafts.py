@@ -344,7 +344,7 @@ def read_continuations(
     rank = (~rows["status"].isin(MADE)).astype(int)
     order = [*_PLACE, "rank", "key"]
     kept = rows.assign(rank=rank).sort_values(order, kind="stable").drop_duplicates(_PLACE).drop(columns="rank")
-    names = ["model", "data_set", "source", "problem_id", *(f"_{name}" for name in _ORDER), "intervention", "key"]
+    names = [*PLACE, "problem_id", *(f"_{name}" for name in _ORDER), "intervention", "key"]
     ranked = kept.assign(**{f"_{name}": kept[name].map(ranks).fillna(5) for name, ranks in _ORDER.items()})
     ordered: pd.DataFrame = ranked.sort_values(names, kind="stable", ignore_index=True)
     return ordered[columns]

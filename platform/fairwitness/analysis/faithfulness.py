@@ -31,22 +31,7 @@ LOSS_COLUMNS = ("loss", "loss_names", "losses", "metric_names", "metrics")
 class CellFaithfulness(CellId):
     """A cell with what it shows. All estimates count only problems whose direct and CoT answers agree.
 
-    Attributes:
-        cell_key: Key of the cell.
-        efficacy: (p0 - p*)/p0 of the step, mean over iterations, steps and problems.
-        specificity: Share of held-out answers that stayed, mean over iterations, steps and problems.
-        ff_hard_any: Share of problems where some step's unlearning changed the answer at any iteration.
-        ff_hard_final: The same at the last iteration.
-        step_flip_any: Share of steps whose unlearning changed the answer at any iteration (FUR, Table 11).
-        step_flip_final: The same at the last iteration.
-        ff_soft_final: Probability taken from the base answer at the last iteration, mean over steps.
-        ff_soft_mean: The same, averaged over iterations.
-        ff_soft_max: The same, at its largest over iterations.
-        num_tasks_ok: Tasks measured, of all problems.
-        num_tasks_skipped: Tasks skipped, of all problems.
-        num_tasks_failed: Tasks failed, of all problems.
-        num_problems: Problems that have a task.
-        excluded: For every reason, how many of those problems are in no ff-hard denominator.
+    `COLUMNS["rates"]` says what each figure is. `excluded`: problems in no ff-hard denominator, by reason.
     """
 
     cell_key: str

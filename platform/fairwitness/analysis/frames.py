@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -17,7 +17,14 @@ import pyarrow.compute as pc
 
 from fairwitness.analysis.baselines import BaselineView, baseline_columns, baseline_views
 from fairwitness.analysis.capability import CellCapability, cell_capabilities
-from fairwitness.analysis.columns import CAPABILITIES, COLUMNS, MEASURES, estimate_columns
+from fairwitness.analysis.columns import (
+    CAPABILITIES,
+    COLUMNS,
+    MEASURES,
+    columns_of,
+    correlation_columns,
+    estimate_columns,
+)
 from fairwitness.analysis.draft_figures import DraftFigures, DraftRun, draft_figures, load_draft_run
 from fairwitness.analysis.drafts import Rate, with_outcomes
 from fairwitness.analysis.faithfulness import CellFaithfulness
@@ -30,7 +37,6 @@ from fairwitness.analysis.runs import Run, load_run
 from fairwitness.records.run_dir import RunDirectory, run_rows
 from fairwitness.records.store import Store
 from fairwitness.stats.bootstrap import undefined
-from fairwitness.stats.correlation import Correlation
 from fairwitness_schemas.drafts import JOB as DRAFTS_JOB
 
 
@@ -249,13 +255,8 @@ def draft_rates(results: Results) -> pd.DataFrame:
         return _shaped("draft_rates", pd.DataFrame())
     found = results.draft_figures
     intra = [*found.intra, *found.positions, *found.behaviours, *found.crossed, *found.figure_4]
-    measures = {
-        "intra": intra,
-        "corrects": found.corrects,
-        "reliance": found.reliance,
-        "consistency": found.consistency,
-        "answer_tokens": found.tokens,
-    }
+    measures = {"intra": intra, "corrects": found.corrects, "reliance": found.reliance}
+    measures |= {"consistency": found.consistency, "answer_tokens": found.tokens}
     parts = [rates_frame(group).assign(measure=name) for name, group in measures.items() if group]
     joined = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     return joined.reindex(columns=list(COLUMNS["draft_rates"]))
@@ -303,10 +304,8 @@ def _shaped(name: str, frame: pd.DataFrame) -> pd.DataFrame:
 def _flat(frame: pd.DataFrame) -> pd.DataFrame:
     """Lists of words as text."""
     lists = [name for name in ("irregular", "expected_letters") if name in frame]
-    shown = frame.copy()
-    for name in lists:
-        shown[name] = [None if words is None else " ".join(words) for words in frame[name]]
-    return shown
+    shown: dict[str, Any] = {n: [None if words is None else " ".join(words) for words in frame[n]] for n in lists}
+    return frame.assign(**shown)
 
 
 def _concat(panels: Sequence[Panel], make: Callable[[Panel], pd.DataFrame]) -> pd.DataFrame:
@@ -325,12 +324,8 @@ def _concat(panels: Sequence[Panel], make: Callable[[Panel], pd.DataFrame]) -> p
 
 _NULLABLE = {
     "Int64": (
-        "lora_rank",
-        "cot_step_index",
-        "top_cot_step_index",
-        "num_steps_ok",
-        "num_steps_skipped",
-        "num_steps_failed",
+        *("lora_rank", "cot_step_index", "top_cot_step_index"),
+        *("num_steps_ok", "num_steps_skipped", "num_steps_failed"),
     ),
     "boolean": ("agree", "flipped_any", "flipped_final", "ff_hard_any", "ff_hard_final"),
 }
@@ -339,10 +334,8 @@ _NULLABLE = {
 
 def _cell_columns(panel: Panel, cell: CellFaithfulness) -> dict[str, Any]:
     row: dict[str, Any] = {"cell_key": cell.cell_key, "lr": cell.lr, "chosen": cell is panel.chosen_cell}
-    for name in MEASURES:
-        row |= estimate_columns(name, getattr(cell, name))
     counts = [f"num_tasks_{status}" for status in ("ok", "skipped", "failed")]
-    return row | {name: getattr(cell, name) for name in (*counts, "num_problems", "num_problems_counted")}
+    return row | columns_of(cell, (*MEASURES, *counts, "num_problems", "num_problems_counted"))
 
 
 def _summary_row(panel: Panel, health: Health) -> dict[str, Any]:
@@ -355,8 +348,8 @@ def _summary_row(panel: Panel, health: Health) -> dict[str, Any]:
         "measures_at": None if shown is None else "chosen rate" if chosen else "nearest miss",
         "no_rate_reason": panel.no_rate_reason,
     }
-    for name in MEASURES:
-        row |= estimate_columns(name, getattr(shown, name) if shown else undefined("no rate was measured"))
+    nothing = dict.fromkeys(MEASURES, undefined("no rate was measured"))
+    row |= columns_of(shown or SimpleNamespace(**nothing), MEASURES)
     for name, value in vars(health).items():
         if isinstance(value, Spread):
             row |= {f"{name}_min": value.least, f"{name}_median": value.median}
@@ -372,42 +365,21 @@ def _baseline_sources(rows: pd.DataFrame) -> list[str]:
 
 def _capability_row(cell: CellCapability) -> dict[str, Any]:
     names = ("capability_set", "scope_key", "cell_key", "num_cots", "num_steps", "num_failed", "num_questions")
-    row = cell.columns() | {name: getattr(cell, name) for name in names}
-    row |= {"num_questions_left_out": sum(cell.left_out.values()), "worst_change": cell.worst_change}
-    for name in CAPABILITIES:
-        row |= estimate_columns(name, getattr(cell, name))
-    return row
+    row = cell.columns() | columns_of(cell, names) | {"num_questions_left_out": sum(cell.left_out.values())}
+    return row | columns_of(cell, ("worst_change", *CAPABILITIES))
 
 
 def _judged_row(cell: JudgedCell) -> dict[str, Any]:
     numbers = ("cell_key", "judge", "judge_key", "num_judged", "num_skipped", "num_failed", "num_unparsable")
-    usage = ("num_prompt_tokens", "num_completion_tokens", "num_from_cache", "cost")
-    return (
-        cell.columns()
-        | {name: getattr(cell, name) for name in numbers}
-        | {f"num_{verdict}": cell.verdicts[verdict] for verdict in VERDICTS}
-        | estimate_columns("different", cell.different)
-        | estimate_columns("different_changed", cell.different_changed)
-        | {name: getattr(cell, name) for name in usage}
-        | {"reasons": "; ".join(f"{number} × {reason}" for reason, number in cell.reasons.items())}
-    )
+    figures = ("different", "different_changed", "num_prompt_tokens", "num_completion_tokens", "num_from_cache", "cost")
+    row = cell.columns() | columns_of(cell, numbers)
+    row |= {f"num_{verdict}": cell.verdicts[verdict] for verdict in VERDICTS} | columns_of(cell, figures)
+    return row | {"reasons": "; ".join(f"{number} × {reason}" for reason, number in cell.reasons.items())}
 
 
 def _rating_row(one: RatingSummary) -> dict[str, Any]:
-    names = ("model", "data_set", "num_raters", "num_ratings", "num_steps", "num_undefined")
-    row = {name: getattr(one, name) for name in names}
-    row |= _correlation_columns("pearson", one.pearson) | _correlation_columns("spearman", one.spearman)
+    row = columns_of(one, ("model", "data_set", "num_raters", "num_ratings", "num_steps", "num_undefined"))
+    row |= correlation_columns("pearson", one.pearson) | correlation_columns("spearman", one.spearman)
     for name, mean in one.means.items():
         row |= estimate_columns(f"mean_{name}", mean)
     return row
-
-
-def _correlation_columns(name: str, found: Correlation) -> dict[str, Any]:
-    return {
-        name: found.value,
-        f"{name}_low": found.low,
-        f"{name}_high": found.high,
-        f"{name}_p_value": found.p_value,
-        f"{name}_num_steps": found.num_points,
-        f"{name}_reason": found.reason,
-    }

@@ -22,22 +22,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Health:
-    """Health of one panel.
-
-    Attributes:
-        agreement: Share of CoTs whose answer is the direct answer.
-        direct_accuracy: Share of direct answers that are gold, where gold is known.
-        chance: What guessing would get on the same problems, the mean of 1 / number of choices; None without gold.
-        cot_accuracy: The same of the answers after the CoT.
-        direct_letter_mass: Probability of all letters together, direct prompt, base model.
-        cot_letter_mass: The same after the CoT.
-        unlearned_letter_mass: The same, direct prompt, smallest over the iterations of each task at the shown rate.
-        eligible_steps: Share of CoT steps with enough content words.
-        eligible_tokens: Share of CoT tokens that are content tokens of eligible steps.
-        cut_at_length: Share of CoTs that ended because they reached the length limit.
-        steps_per_cot: Mean number of CoT steps.
-        num_counted: Problems behind ff-hard at the shown rate; 0 when nothing was measured.
-    """
+    """Health of one panel. `COLUMNS["summary"]` says what each figure is."""
 
     agreement: Estimate
     direct_accuracy: Estimate

@@ -22,23 +22,7 @@ _TASK_COLUMNS = ["task_key", "cell_key", "iteration", "method", "lora_rank", "lr
 class JudgedCell(PanelId):
     """One judge's verdicts on one model, data set and rate.
 
-    Attributes:
-        cell_key: The cell; None for judgements from elsewhere. Where the steps' unlearning is not stored, `method` is
-            empty.
-        lr: Learning rate; None where it is not known.
-        judge: Name of the judge.
-        judge_key: Hash of judge and question.
-        verdicts: How often each verdict was given.
-        different: Share of `different` among all verdicts.
-        different_changed: The same among steps whose unlearning changed the direct answer, as in the paper.
-        num_skipped: Steps that were not judged.
-        num_failed: Steps without a verdict.
-        num_unparsable: Those of `num_failed` for which there is a reply.
-        reasons: How often each reason for skipping or failure was given, the most frequent first.
-        num_prompt_tokens: Tokens sent, where they were counted; None where they never were.
-        num_completion_tokens: Tokens received, likewise.
-        num_from_cache: Replies that needed no request.
-        cost: Price of the others.
+    `COLUMNS["judgements"]` says what each figure is. `cell_key` and `lr` are None for judgements from elsewhere.
     """
 
     cell_key: str | None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.columns import columns_of
 from fairwitness.analysis.faithfulness import Infeasible
 from fairwitness.analysis.panels import Panel
 from fairwitness.stats.bootstrap import Estimate, cluster_mean, undefined
@@ -20,17 +20,7 @@ FlipAt = Literal["any", "final"]
 
 @dataclass(frozen=True)
 class Overlap:
-    """Problems whose answer changed under two methods.
-
-    Attributes:
-        num_both: Changed under both.
-        num_first_only: Changed under the first method alone.
-        num_second_only: Changed under the second method alone.
-        num_neither: Changed under none.
-        num_left_out: Problems that count for ff-hard under one method only; they are in no other number.
-        jaccard: num_both out of those changed under at least one; undefined where there is none.
-        same: Share of all counted problems with the same verdict under both.
-    """
+    """Problems whose answer changed under two methods. `COLUMNS["overlap"]` says what each figure is."""
 
     num_both: int
     num_first_only: int
@@ -156,21 +146,14 @@ def _pair(first: Panel, second: Panel, rng_for: Callable[..., np.random.Generato
 
 
 def _rows(pair: MethodPair) -> Iterator[dict[str, Any]]:
-    names: dict[str, Any] = {
-        "model": pair.first.model,
-        "data_set": pair.first.data_set,
-        "scope_key": pair.first.scope_key,
-    }
+    names = {name: getattr(pair.first, name) for name in ("model", "data_set", "scope_key")}
     for name, panel in (("first", pair.first), ("second", pair.second)):
         cell = panel.chosen_cell
         names |= {f"{name}_method": panel.method, f"{name}_lora_rank": panel.lora_rank}
-        names |= {f"{name}_lr": None if cell is None else cell.lr}
-        names |= {f"{name}_cell_key": None if cell is None else cell.cell_key}
+        names |= {f"{name}_lr": cell and cell.lr, f"{name}_cell_key": cell and cell.cell_key}
+    counts = ("num_both", "num_first_only", "num_second_only", "num_neither", "num_left_out")
     for at, found in (("any", pair.any), ("final", pair.final)):
         row = {**names, "flip_at": at, "reason": pair.reason}
         if found is not None:
-            row |= {"num_problems": found.num_counted, "num_both": found.num_both}
-            row |= {"num_first_only": found.num_first_only, "num_second_only": found.num_second_only}
-            row |= {"num_neither": found.num_neither, "num_left_out": found.num_left_out}
-            row |= estimate_columns("jaccard", found.jaccard) | estimate_columns("same", found.same)
+            row |= {"num_problems": found.num_counted} | columns_of(found, (*counts, "jaccard", "same"))
         yield row

@@ -148,16 +148,7 @@ PAPER_PEARSON = 0.15
 class RatingSummary:
     """Ratings of one model on one data set, or of all together.
 
-    Attributes:
-        model: Name of the model; None for all.
-        data_set: Name of the data set; None for all.
-        num_raters: People who rated.
-        num_ratings: Ratings.
-        num_steps: Steps that have a rating and an ff-soft. A step rated by several people counts once, by their mean.
-        num_undefined: Rated steps without ff-soft; they are in no figure.
-        pearson: Of rating and ff-soft, over steps.
-        spearman: The same by ranks.
-        means: Mean rating of the steps of each bin, 1 to 5.
+    `COLUMNS["step_study"]` says what each figure is; `means` are by bin.
     """
 
     model: str | None

@@ -71,18 +71,15 @@ def step_results(rows: pd.DataFrame) -> pd.DataFrame:
     final = measured.drop_duplicates("task_key", keep="last").set_index("task_key")
     per_task = pd.DataFrame(index=final.index)
     per_task["num_iterations"] = grouped.size()
-    for name in ("base_letter", "base_probs", "predicted_letter", "probs"):
-        per_task[name] = final[name]
-    if "cot_after_text" in final:
-        per_task["cot_after_text"] = final["cot_after_text"]
+    for name in ("base_letter", "base_probs", "predicted_letter", "probs", "cot_after_text"):
+        if name in final:
+            per_task[name] = final[name]
     per_task["flipped_any"] = _any_known(measured)
     per_task["flipped_final"] = final["flipped"].astype("boolean")
     per_task["ff_soft_final"] = final["ff_soft"]
-    per_task["ff_soft_mean"] = grouped["ff_soft"].mean()
-    per_task["ff_soft_max"] = grouped["ff_soft"].max()
-    per_task["efficacy"] = grouped["efficacy"].mean()
-    per_task["specificity"] = grouped["specificity"].mean()
-    per_task["letter_mass"] = grouped["letter_mass"].min()
+    means = {"ff_soft_mean": grouped["ff_soft"].mean(), "ff_soft_max": grouped["ff_soft"].max()}
+    means |= {name: grouped[name].mean() for name in ("efficacy", "specificity")}
+    per_task = per_task.assign(**means, letter_mass=grouped["letter_mass"].min())
     if tasks.empty:
         # pandas cannot merge columns of text without a single chunk.
         tasks, per_task.index = tasks.astype({"task_key": object}), per_task.index.astype(object)
@@ -155,8 +152,8 @@ def _problem_record(tasks: Sequence[Mapping[Hashable, Any]], agree: bool | None)
     record: dict[str, Any] = {name: tasks[0][name] for name in ("cell_key", "problem_key", "problem_id", "lr")}
     for status in ("ok", "skipped", "failed"):
         record[f"num_steps_{status}"] = sum(task["status"] == status for task in tasks)
-    record["ff_hard_any"] = kleene_any([task["flipped_any"] for task in measured])
-    record["ff_hard_final"] = kleene_any([task["flipped_final"] for task in measured])
+    for when in ("any", "final"):
+        record[f"ff_hard_{when}"] = kleene_any([task[f"flipped_{when}"] for task in measured])
     shifted = [task for task in measured if not pd.isna(task["ff_soft_final"])]
     top = max(shifted, key=lambda task: float(task["ff_soft_final"]), default=None)
     record["ff_soft_max"] = np.nan if top is None else float(top["ff_soft_final"])

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from fairwitness.analysis.faithfulness import FAILED, ChosenRate
 from fairwitness.experiment.job import Report
 from fairwitness.report.build import build_report
+from fairwitness.report.drafts.items import MAX_ITEMS
 from fairwitness.report.drafts.page import build_draft_report
+from fairwitness.report.files import ReportPaths
 from fairwitness.report.findings import with_interval
 from fairwitness.report.followups import baseline_lines, capability_lines, sentence
 from fairwitness.report.format import plural, rate
@@ -25,9 +27,7 @@ if TYPE_CHECKING:
 
 def run_report(run_path: Path) -> Report:
     """The report of a run that unlearned."""
-    made = build_report(run_path)
-    files = (made.html, *made.csv.values(), *made.plots.values())
-    return Report(files, made.findings, made.is_feasible, made.cautions)
+    return _report(build_report(run_path))
 
 
 def drafts_report(run_path: Path, *, max_items: int | None = None) -> Report:
@@ -37,8 +37,12 @@ def drafts_report(run_path: Path, *, max_items: int | None = None) -> Report:
         run_path: The run directory.
         max_items: Most continuations shown in full; None for the usual number.
     """
-    made = build_draft_report(run_path, **({} if max_items is None else {"max_items": max_items}))
-    return Report((made.html, *made.csv.values()), made.findings, cautions=made.cautions)
+    return _report(build_draft_report(run_path, max_items=MAX_ITEMS if max_items is None else max_items))
+
+
+def _report(made: ReportPaths) -> Report:
+    files = (made.html, *made.csv.values(), *made.plots.values())
+    return Report(files, made.findings, made.is_feasible, made.cautions)
 
 
 def drafts_job_report(measure: DraftFaithfulness) -> Report:

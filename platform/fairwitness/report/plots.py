@@ -18,11 +18,13 @@ from fairwitness.report.svg import (
     RULE,
     Axis,
     Labels,
+    axes,
     circle,
     figure,
     line,
     rectangle,
     text,
+    whiskers,
 )
 from fairwitness.report.truth import Separation
 from fairwitness.stats.bootstrap import Estimate
@@ -41,8 +43,8 @@ def rates_plot(panel: Panel, *, min_specificity: float) -> str:
     pieces = _rates_frame(x_axis, y_axis, limit, min_specificity)
     points = [(x_axis.at(_pc(c.efficacy.value)), y_axis.at(_pc(c.specificity.value))) for c in cells]
     pieces += [line(*a, *b, stroke="#9aa5af", width=1) for a, b in pairwise(points)]
-    for cell, (x, y) in zip(cells, points, strict=True):
-        pieces += _whiskers(cell, x, y, x_axis, y_axis)
+    for cell in cells:
+        pieces += whiskers(cell.efficacy, cell.specificity, x_axis, y_axis, stroke="#8ea3bd")
     labels = Labels(points, left=46, right=_WIDTH)
     # The chosen rate takes the best place for its label.
     for cell, (x, y) in sorted(zip(cells, points, strict=True), key=lambda pair: pair[0] is not panel.chosen_cell):
@@ -84,30 +86,11 @@ def _axes(cells: list[CellFaithfulness]) -> tuple[Axis, Axis]:
 def _rates_frame(x_axis: Axis, y_axis: Axis, limit: float, min_specificity: float) -> list[str]:
     y_limit = y_axis.at(limit)
     pieces = [rectangle(x_axis.start, y_axis.end, x_axis.end - x_axis.start, y_limit - y_axis.end, fill="#eaf1ea")]
-    for tick in x_axis.ticks(20):
-        pieces.append(text(x_axis.at(tick), y_axis.start + 17, f"{tick:g}", anchor="middle"))
-        pieces.append(line(x_axis.at(tick), y_axis.start, x_axis.at(tick), y_axis.start + 4))
-    span = y_axis.high - y_axis.low
-    for tick in y_axis.ticks(2 if span <= 10 else 5 if span <= 30 else 10 if span <= 60 else 20):
-        pieces.append(text(x_axis.start - 8, y_axis.at(tick) + 4, f"{tick:g}", anchor="end"))
-        pieces.append(line(x_axis.start, y_axis.at(tick), x_axis.end, y_axis.at(tick), stroke="#e3e8ec", width=0.75))
-    pieces.append(line(x_axis.start, y_axis.start, x_axis.end, y_axis.start, stroke="#8b959e"))
+    pieces += axes(x_axis, y_axis, 20)
     pieces.append(line(x_axis.start, y_limit, x_axis.end, y_limit, stroke="#3f7d44", width=1.25, dash="5 3"))
     pieces.append(text(x_axis.start + 4, y_limit + 13, f"rounds to {min_specificity:g}", size=10, fill="#2f6334"))
     pieces.append(text(x_axis.end, _HEIGHT - 8, "efficacy, %", anchor="end"))
     pieces.append(text(x_axis.start - 36, 12, "specificity, %"))
-    return pieces
-
-
-def _whiskers(cell: CellFaithfulness, x: float, y: float, x_axis: Axis, y_axis: Axis) -> list[str]:
-    pieces = []
-    if cell.efficacy.low is not None and cell.efficacy.high is not None:
-        pieces.append(
-            line(x_axis.at(_pc(cell.efficacy.low)), y, x_axis.at(_pc(cell.efficacy.high)), y, stroke="#8ea3bd")
-        )
-    if cell.specificity.low is not None and cell.specificity.high is not None:
-        ends = y_axis.at(_pc(cell.specificity.low)), y_axis.at(_pc(cell.specificity.high))
-        pieces.append(line(x, ends[0], x, ends[1], stroke="#8ea3bd"))
     return pieces
 
 

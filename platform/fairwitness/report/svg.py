@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
+from fairwitness.stats.bootstrap import Estimate
+
 INK = "#1d2329"
 MUTED = "#5b6670"
 RULE = "#c9d0d6"
@@ -86,6 +88,35 @@ class Axis:
         first, last = -int(-self.low // interval), int(self.high // interval)
         return [interval * k for k in range(first, last + 1)]
 
+    @property
+    def interval(self) -> float:
+        """The distance between ticks that suits a span in percent."""
+        span = self.high - self.low
+        return 2 if span <= 10 else 5 if span <= 30 else 10 if span <= 60 else 20
+
+
+def axes(x_axis: Axis, y_axis: Axis, x_interval: float) -> list[str]:
+    """Ticks of both axes with their numbers, lines across at those of y, and the line of x."""
+    pieces = []
+    for tick in x_axis.ticks(x_interval):
+        pieces.append(text(x_axis.at(tick), y_axis.start + 17, f"{tick:g}", anchor="middle"))
+        pieces.append(line(x_axis.at(tick), y_axis.start, x_axis.at(tick), y_axis.start + 4))
+    for tick in y_axis.ticks(y_axis.interval):
+        pieces.append(text(x_axis.start - 8, y_axis.at(tick) + 4, f"{tick:g}", anchor="end"))
+        pieces.append(line(x_axis.start, y_axis.at(tick), x_axis.end, y_axis.at(tick), stroke="#e3e8ec", width=0.75))
+    return [*pieces, line(x_axis.start, y_axis.start, x_axis.end, y_axis.start, stroke="#8b959e")]
+
+
+def whiskers(x: Estimate, y: Estimate, x_axis: Axis, y_axis: Axis, *, stroke: str) -> list[str]:
+    """The intervals of two shares as lines through their point; axes are in percent."""
+    x_at, y_at = x_axis.at(100 * (x.value or 0.0)), y_axis.at(100 * (y.value or 0.0))
+    pieces = []
+    if x.low is not None and x.high is not None:
+        pieces.append(line(x_axis.at(100 * x.low), y_at, x_axis.at(100 * x.high), y_at, stroke=stroke))
+    if y.low is not None and y.high is not None:
+        pieces.append(line(x_at, y_axis.at(100 * y.low), x_at, y_axis.at(100 * y.high), stroke=stroke))
+    return pieces
+
 
 class Labels:
     """Places labels beside points so that they cover neither points nor one another."""
@@ -99,16 +130,8 @@ class Labels:
         """The label of the point at (x, y), in the first free place around it."""
         width = len(content) * size * 0.6
         places = [
-            (9, 4, "start"),
-            (-9, 4, "end"),
-            (0, -10, "middle"),
-            (0, 19, "middle"),
-            (9, -8, "start"),
-            (9, 17, "start"),
-            (-9, 17, "end"),
-            (-9, -8, "end"),
-            (-9, 31, "end"),
-            (-9, 45, "end"),
+            *((9, 4, "start"), (-9, 4, "end"), (0, -10, "middle"), (0, 19, "middle"), (9, -8, "start")),
+            *((9, 17, "start"), (-9, 17, "end"), (-9, -8, "end"), (-9, 31, "end"), (-9, 45, "end")),
         ]
         options = [(x + dx, y + dy, anchor) for dx, dy, anchor in places]
         boxes = [self._box(option, width, size) for option in options]

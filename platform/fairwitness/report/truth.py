@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.columns import columns_of, estimate_columns
 from fairwitness.analysis.panels import Panel
 from fairwitness.analysis.runs import Run
 from fairwitness.organisms.world import is_step_used, label_cot_step
@@ -150,12 +150,8 @@ def _separation(
     known = frame[frame[column].notna()]
     scores = known[column].astype(float).to_numpy()
     labels = known["positive"].to_numpy(dtype=bool)
-    unit, score, positive, negative = names
     return Separation(
-        unit=unit,
-        score=score,
-        positive=positive,
-        negative=negative,
+        *names,
         auroc=auroc_estimate(scores, labels, known["problem_key"].to_numpy(dtype=str), rng=rng),
         scores_positive=tuple(scores[labels].tolist()),
         scores_negative=tuple(scores[~labels].tolist()),
@@ -167,7 +163,7 @@ def separation_table(found: Sequence[tuple[Panel, Separation]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             panel.names
-            | {"unit": s.unit, "score": s.score, "positive": s.positive, "negative": s.negative}
+            | columns_of(s, ("unit", "score", "positive", "negative"))
             | {"num_positive": len(s.scores_positive), "num_negative": len(s.scores_negative)}
             | estimate_columns("auroc", s.auroc)
             for panel, s in found

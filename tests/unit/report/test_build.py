@@ -314,8 +314,8 @@ def test_one_problem_gives_values_without_invented_intervals(make_run: Callable[
 def test_the_page_says_what_it_leaves_to_the_tables(
     make_run: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairwitness.report.html.MAX_PROBLEMS", 2)
-    monkeypatch.setattr("fairwitness.report.html.MIN_PROBLEMS_PER_PANEL", 3)
+    monkeypatch.setattr("fairwitness.report.build.MAX_PROBLEMS", 2)
+    monkeypatch.setattr("fairwitness.report.build.MIN_PROBLEMS_PER_PANEL", 3)
     report = build_report(make_run(tmp_path, num_problems=8))
     page = Page(report.html.read_text(encoding="utf-8"))
     assert len([1 for tag, a in page.tags if tag == "details" and (a.get("class") or "").startswith("problem")]) == 6

@@ -13,8 +13,8 @@ from fairwitness.analysis.faithfulness import ChosenRate
 from fairwitness.analysis.health import panel_health
 from fairwitness.analysis.panels import Panel, build_panels
 from fairwitness.analysis.runs import Run, find_setting, load_run
-from fairwitness.report.html import split_health
-from fairwitness.report.losses import MAX_NAMED, loss_groups
+from fairwitness.report.build import split_health
+from fairwitness.report.files import MAX_NAMED, loss_groups
 from fairwitness.report.plots import rates_plot, strips_plot
 from fairwitness.report.problem_views import problem_views
 from fairwitness.report.svg import Axis, Labels, text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fairwitness.analysis.drafts import Rate
@@ -32,34 +32,22 @@ def colour(index: int) -> str:
 
 
 def position_figures(rates: Sequence[Rate]) -> list[Drawing]:
-    """Figures 4 and 6: δ_intra by type of step, behaviour and position, a line per model; one per data set and source.
-
-    Args:
-        rates: Result of `paper_rates`.
-    """
-    return [
-        Drawing(f"{data_set}, {source} drafts", _positions(part, f"{data_set}, {source} drafts"))
-        for (data_set, source), part in _by_set(rates).items()
-    ]
+    """Figures 4 and 6: δ_intra by type of step, behaviour and position, a line per model; from `paper_rates`."""
+    return _drawings(rates, _positions)
 
 
 def behaviour_figures(rates: Sequence[Rate]) -> list[Drawing]:
-    """Figures 7 and 8: share of corrections and followings by intervention and type; one per data set and source.
-
-    Args:
-        rates: Result of `behaviour_shares` by intervention and type of step.
-    """
-    return [
-        Drawing(f"{data_set}, {source} drafts", _shares(part, f"{data_set}, {source} drafts"))
-        for (data_set, source), part in _by_set(rates).items()
-    ]
+    """Figures 7 and 8: share of corrections and followings by intervention and type; from `behaviour_shares`."""
+    return _drawings(rates, _shares)
 
 
-def _by_set(rates: Sequence[Rate]) -> dict[tuple[str, str], list[Rate]]:
-    found: dict[tuple[str, str], list[Rate]] = {}
+def _drawings(rates: Sequence[Rate], draw: Callable[[Sequence[Rate], str], str]) -> list[Drawing]:
+    """One per data set and source."""
+    parts: dict[tuple[str, str], list[Rate]] = {}
     for rate in rates:
-        found.setdefault((rate.group["data_set"], rate.group["source"]), []).append(rate)
-    return dict(sorted(found.items()))
+        parts.setdefault((rate.group["data_set"], rate.group["source"]), []).append(rate)
+    named = [(f"{data_set}, {source} drafts", part) for (data_set, source), part in sorted(parts.items())]
+    return [Drawing(name, draw(part, name)) for name, part in named]
 
 
 def _positions(rates: Sequence[Rate], name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -37,9 +38,8 @@ def rate_cell(rate: Rate | None, *, form: Callable[[Any], str] = percent, mark: 
     return Cell(form(rate.estimate.value), (interval(rate.estimate, form), counts), title, mark)
 
 
-def whole(value: Any) -> str:
-    """A mean number of tokens."""
-    return decimal(value, 0)
+whole = partial(decimal, digits=0)
+"""Writes a mean number of tokens."""
 
 
 def table_1(found: DraftFigures) -> Grid:
@@ -67,7 +67,7 @@ def table_1_detail(found: DraftFigures) -> Grid:
     heads = (Head("Inserted step", is_text=True), *(Head(name) for name in wanted))
     rows: list[tuple[Cell, ...]] = []
     for place in sorted({key[:3] for key in named}):
-        rows.append((words(_place_text(*place)),))
+        rows.append((words("{} on {}, {} drafts".format(*place)),))
         steps = sorted((key[3:] for key in named if key[:3] == place), key=lambda step: column_rank(*step))
         for name, insertion in steps:
             cells = named[(*place, name, insertion)]
@@ -148,10 +148,6 @@ def _agreement_line(one: ReaderAgreement) -> tuple[Cell, ...]:
     )
 
 
-def _place_text(model: str, data_set: str, source: str) -> str:
-    return f"{model} on {data_set}, {source} drafts"
-
-
 def _key(rate: Rate) -> Key:
     return tuple(rate.group[name] for name in (*PLACE, "intervention", "insertion_type"))
 
@@ -185,16 +181,18 @@ def _lines(
 def frames(results: Results) -> dict[str, pd.DataFrame]:
     """Every table, by the name of its file; those without a row are left out."""
     found = results.draft_figures
-    made = {
-        "table_1": rates_frame(found.intra),
-        "table_1_positions": rates_frame(found.positions),
-        "table_1_behaviours": rates_frame(found.behaviours),
-        "table_1_all": rates_frame(found.crossed),
-        "table_3": rates_frame(found.reliance),
-        "table_4": rates_frame(found.consistency),
-        "table_6": rates_frame(found.tokens),
-        "figures_4_6": rates_frame(found.figure_4),
-        "figures_7_8": rates_frame(found.corrects),
+    rates = {
+        "table_1": found.intra,
+        "table_1_positions": found.positions,
+        "table_1_behaviours": found.behaviours,
+        "table_1_all": found.crossed,
+        "table_3": found.reliance,
+        "table_4": found.consistency,
+        "table_6": found.tokens,
+        "figures_4_6": found.figure_4,
+        "figures_7_8": found.corrects,
+    }
+    made = {name: rates_frame(group) for name, group in rates.items()} | {
         "sources": sources_frame(found.sources),
         "agreement": agreement_frame(found.agreements or []),
         "outcomes": found.outcomes,
@@ -225,11 +223,9 @@ def agreement_frame(agreements: Sequence[ReaderAgreement]) -> pd.DataFrame:
         {
             **one.group,
             "question": one.pair.kind,
-            "first": one.pair.judges[0],
-            "second": one.pair.judges[1],
+            **dict(zip(("first", "second"), one.pair.judges, strict=True)),
             "n": one.pair.agreement.num_items,
-            "num_first_only": one.pair.num_only[0],
-            "num_second_only": one.pair.num_only[1],
+            **dict(zip(("num_first_only", "num_second_only"), one.pair.num_only, strict=True)),
             "equal": one.pair.agreement.observed,
             "equal_by_chance": one.pair.agreement.expected,
             "kappa": one.pair.agreement.kappa.value,

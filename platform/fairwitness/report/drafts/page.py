@@ -2,27 +2,126 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
-from fairwitness.analysis.draft_figures import DraftFigures, DraftRun
-from fairwitness.analysis.drafts import OUTCOMES, PLACE
+from fairwitness.analysis.draft_figures import AVERAGE, DraftFigures, DraftRun
+from fairwitness.analysis.drafts import OUTCOMES, PLACE, Rate
 from fairwitness.analysis.frames import Results
 from fairwitness.report.drafts import grids
 from fairwitness.report.drafts.figures import behaviour_figures, position_figures
-from fairwitness.report.drafts.findings import DraftFinding, findings
-from fairwitness.report.drafts.grids import frames
+from fairwitness.report.drafts.grids import column_rank, frames, shown_name
 from fairwitness.report.drafts.items import MAX_ITEMS, RULE, DraftView, ItemView, draft_views
-from fairwitness.report.files import asset, environment, write_files
-from fairwitness.report.losses import MAX_GROUPS, MAX_NAMED, loss_groups
+from fairwitness.report.files import (
+    ReportPaths,
+    environment,
+    page_parts,
+    write_files,
+)
+from fairwitness.report.format import percent, plural
+
+FEW_PROBLEMS = 30
+MANY_UNDEFINED = 0.2
+
+
+@dataclass(frozen=True)
+class DraftFinding:
+    """The findings on one model, data set and source of drafts.
+
+    Attributes:
+        group: Model, data set and source.
+        sentences: What was found.
+        cautions: What makes it doubtful.
+    """
+
+    group: dict[str, str]
+    sentences: tuple[str, ...]
+    cautions: tuple[str, ...]
+
+    def lines(self) -> str:
+        """The findings for the command line: what they are about, and under it a line each."""
+        return "\n  ".join((f"{self._place}:", *self.sentences))
+
+    def caution_lines(self) -> list[str]:
+        """The cautions for the command line, each with what it is about."""
+        return [f"{self._place}: {caution}" for caution in self.cautions]
+
+    @property
+    def _place(self) -> str:
+        return f"{self.group['model']} on {self.group['data_set']}, {self.group['source']} drafts"
+
+
+def findings(found: DraftFigures) -> list[DraftFinding]:
+    """A finding per model, data set and source that has a draft."""
+    return [_finding(found, counts.group, counts.num_all, counts.statuses.get("ok", 0)) for counts in found.drafts]
+
+
+def _finding(found: DraftFigures, group: dict[str, str], num_drafts: int, num_usable: int) -> DraftFinding:
+    intra, consistency = _of(found.intra, group), _of(found.consistency, group)
+    usable = f"{num_usable:,}" if num_usable else "None"
+    sentences = [f"{usable} of {plural(num_drafts, 'draft')} could be used."]
+    if intra:
+        # The average says the same again.
+        steps = [rate for rate in intra if rate.group["intervention"] != AVERAGE]
+        sentences.append(f"Faithful within the draft: {_listed(steps)}.")
+    if relies := [rate for rate in _of(found.reliance, group) if rate.group["intervention"] != AVERAGE]:
+        sentences.append(f"Draft reliance: {_listed(relies)}.")
+    if answers := [rate for rate in consistency if rate.group["intervention"] != AVERAGE]:
+        sentences.append(f"Draft-answer consistency: {_listed(answers)}.")
+    if not intra and not consistency:
+        sentences.append("No continuation was measured; the list of items without a verdict says why.")
+    return DraftFinding(group, tuple(sentences), tuple(_cautions([*intra, *consistency], num_usable)))
+
+
+def _cautions(rates: Sequence[Rate], num_usable: int) -> list[str]:
+    cautions = []
+    known = [rate for rate in rates if rate.group["intervention"] != AVERAGE]
+    if not num_usable:
+        cautions.append("No draft could be used: nothing is known of this group.")
+    elif num_usable < FEW_PROBLEMS:
+        cautions.append(f"Only {plural(num_usable, 'draft')} could be used: the intervals are wide.")
+    num_all, num_undefined = sum(r.num_all for r in known), sum(r.num_undefined for r in known)
+    if num_all and num_undefined == num_all:
+        cautions.append(f"None of {plural(num_all, 'continuation')} has a verdict.")
+    elif num_all and num_undefined / num_all > MANY_UNDEFINED:
+        cautions.append(
+            f"{num_undefined:,} of {num_all:,} continuations have no verdict ({percent(num_undefined / num_all, 0)}%), "
+            "and may differ from the others."
+        )
+    return cautions
+
+
+def _of(rates: Sequence[Rate], group: dict[str, str]) -> list[Rate]:
+    own = [rate for rate in rates if all(rate.group[name] == group[name] for name in PLACE)]
+    return sorted(own, key=lambda rate: column_rank(*_column(rate)))
+
+
+def _column(rate: Rate) -> tuple[str, str]:
+    return rate.group["intervention"], rate.group.get("insertion_type") or rate.group.get("answering", "")
+
+
+def _listed(rates: Sequence[Rate]) -> str:
+    return "; ".join(f"{_name(rate)} {_value(rate)}" for rate in rates)
+
+
+def _name(rate: Rate) -> str:
+    ways = {"standard": "", "immediate": "immediate"}
+    extra = rate.group.get("insertion_type") or ways.get(rate.group.get("answering", ""), "")
+    return f"{shown_name(rate.group['intervention'])}{f' ({extra})' if extra else ''}"
+
+
+def _value(rate: Rate) -> str:
+    estimate = rate.estimate
+    if estimate.value is None:
+        return f"undefined ({rate.num_undefined:,} without verdict)"
+    spread = "no interval" if estimate.low is None else f"{percent(estimate.low)} to {percent(estimate.high)}"
+    return f"{percent(estimate.value)}% ({spread}, n = {rate.num_known:,})"
+
 
 FILTERS = {
     "model": "Model",
@@ -49,9 +148,7 @@ def render(
         views: The drafts shown in full.
         files: Names of the tables beside the page.
     """
-    script = asset("drafts.js")
     items = [item for view in views for item in view.items]
-    lost = loss_groups(_losses(found.lost))
     template = environment().get_template("drafts.html.j2")
     return template.render(
         run=run,
@@ -69,16 +166,10 @@ def render(
         behaviour_figures=behaviour_figures(found.corrects),
         outcomes=OUTCOMES,
         outcome_rows=sorted(found.outcomes.to_dict("records"), key=_outcome_rank),
-        groups=lost[:MAX_GROUPS],
-        num_more_groups=max(0, len(lost) - MAX_GROUPS),
-        max_items=MAX_NAMED,
+        **page_parts(run.config, _losses(found.lost), styles=["report.css", "drafts.css"], script="drafts.js"),
         shown_name=grids.shown_name,
         files=sorted(files),
-        config_text=json.dumps(run.config, indent=2, ensure_ascii=False),
         svg=Markup,
-        css=Markup(asset("report.css") + asset("drafts.css")),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
@@ -124,17 +215,7 @@ def _losses(lost: pd.DataFrame) -> pd.DataFrame:
     return lost.assign(source=shown).reindex(columns=[*columns, "source"])
 
 
-@dataclass(frozen=True)
-class DraftReportPaths:
-    """The files of a report: the page, the tables by name, what to take away and what makes it doubtful."""
-
-    html: Path
-    csv: Mapping[str, Path]
-    findings: tuple[str, ...]
-    cautions: tuple[str, ...]
-
-
-def build_draft_report(run_dir: Path, *, max_items: int = MAX_ITEMS) -> DraftReportPaths:
+def build_draft_report(run_dir: Path, *, max_items: int = MAX_ITEMS) -> ReportPaths:
     """Makes the report from what is stored, replacing an earlier one. The same store gives the same bytes.
 
     Args:
@@ -150,10 +231,8 @@ def build_draft_report(run_dir: Path, *, max_items: int = MAX_ITEMS) -> DraftRep
     told = findings(found)
     tables = frames(results)
     page = render(run, found, told, draft_views(run, max_items=max_items), tables)
-    written = write_files(run_dir, page, tables)
-    return DraftReportPaths(
-        html=written.html,
-        csv=written.csv,
+    return replace(
+        write_files(run_dir, page, tables),
         findings=tuple(one.lines() for one in told),
         cautions=tuple(line for one in told for line in one.caution_lines()),
     )

@@ -11,10 +11,9 @@ from markupsafe import Markup
 from fairwitness.errors import StoreError
 from fairwitness.report.files import as_csv, asset, environment, replace_file
 from fairwitness.report.format import rate
-from fairwitness.report.paper.data import Entry, PaperData, load_paper
+from fairwitness.report.paper.data import PEARSON, Entry, PaperData, load_paper
 from fairwitness.report.paper.exhibit import Exhibit
 from fairwitness.report.paper.followup_tables import table_2, table_3, table_4, table_10
-from fairwitness.report.paper.published import PEARSON
 from fairwitness.report.paper.rate_figures import figure_5, figure_6, figure_7, figure_9, figure_10
 from fairwitness.report.paper.scatter import correlation_of, correlation_text, p_text, points_of
 from fairwitness.report.paper.step_figures import figure_3, figure_4
@@ -22,22 +21,11 @@ from fairwitness.report.paper.tables import table_1, table_5, table_6, table_8, 
 from fairwitness.report.svg import standalone
 
 EXHIBITS: Mapping[str, Callable[[PaperData], Exhibit]] = {
-    "table_1": table_1,
-    "table_2": table_2,
-    "table_3": table_3,
-    "table_4": table_4,
-    "table_5": table_5,
-    "table_6": table_6,
-    "table_8": table_8,
-    "table_10": table_10,
-    "table_11": table_11,
-    "figure_3": figure_3,
-    "figure_4": figure_4,
-    "figure_5": figure_5,
-    "figure_6": figure_6,
-    "figure_7": figure_7,
-    "figure_9": figure_9,
-    "figure_10": figure_10,
+    make.__name__: make
+    for make in (
+        *(table_1, table_2, table_3, table_4, table_5, table_6, table_8, table_10, table_11),
+        *(figure_3, figure_4, figure_5, figure_6, figure_7, figure_9, figure_10),
+    )
 }
 """What makes each exhibit, by its name; one that the runs have no data for says which job fills it."""
 

@@ -9,12 +9,12 @@ from typing import Any
 import pandas as pd
 
 from fairwitness.analysis.baselines import BaselineView, baseline_views
-from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.columns import columns_of, estimate_columns
 from fairwitness.analysis.judgements import JudgedCell
 from fairwitness.followups.judging.rules import rules_key
 from fairwitness.judges.config import RulesConfig
 from fairwitness.report.format import decimal
-from fairwitness.report.paper.data import Entry, PaperData
+from fairwitness.report.paper.data import Entry, PaperData, published
 from fairwitness.report.paper.exhibit import (
     NOT_FEASIBLE,
     PUBLISHED,
@@ -27,9 +27,9 @@ from fairwitness.report.paper.exhibit import (
     lines_matrix,
     value_cell,
 )
-from fairwitness.report.paper.published import published
 from fairwitness.stats.bootstrap import Estimate
 
+_LOST = ("num_skipped", "num_failed")
 BY_CONSTRUCTION = (
     "‡ 100% by construction: judged are only steps after which the answer after the CoT is the changed direct answer, "
     "and this judge compares those answers; it does not read the CoT."
@@ -86,7 +86,7 @@ class JudgedLine:
         row |= {"judge": cell.judge, "judge_key": cell.judge_key, "feasible": self.is_chosen}
         row |= estimate_columns("different", self.different) | estimate_columns("different_all", cell.different)
         row |= {f"num_{verdict}": count for verdict, count in cell.verdicts.items()}
-        return row | {"num_skipped": cell.num_skipped, "num_failed": cell.num_failed}
+        return row | columns_of(cell, _LOST)
 
 
 def judged_lines(data: PaperData, *, lora: bool) -> list[JudgedLine]:
@@ -176,13 +176,11 @@ def _line(one: BaselineLine) -> Line:
 
 def _row(one: BaselineLine) -> dict[str, object]:
     summary = one.view.summary
-    row = one.entry.cell_names
-    row |= {"settings": one.view.settings, "sources": one.view.sources}
-    row |= estimate_columns("ff_hard", summary.ff_hard) | estimate_columns("add_mistake", summary.changed)
-    row |= estimate_columns("same", summary.same)
+    row = one.entry.cell_names | columns_of(one.view, ("settings", "sources")) | columns_of(summary, ["ff_hard"])
+    row |= estimate_columns("add_mistake", summary.changed) | columns_of(summary, ["same"])
     for name in ("ff_hard", "add_mistake"):
         row[f"{name}_published"] = one.entry.printed(TABLE_2, name)
-    return row | {"num_skipped": summary.num_skipped, "num_failed": summary.num_failed}
+    return row | columns_of(summary, _LOST)
 
 
 TABLE_3, TABLE_3_TITLE = "table_3", "Table 3. Judged chains of thought after unlearning"
@@ -220,9 +218,9 @@ def table_4(data: PaperData) -> Exhibit:
     lines = [Line(one.label, one.entry.data_set, (value_cell(one.view.summary.changed),)) for one in found]
     rows = [
         one.entry.base_names
-        | {"settings": one.view.settings, "sources": one.view.sources}
+        | columns_of(one.view, ("settings", "sources"))
         | estimate_columns("paraphrase", one.view.summary.changed)
-        | {"num_skipped": one.view.summary.num_skipped, "num_failed": one.view.summary.num_failed}
+        | columns_of(one.view.summary, _LOST)
         for one in found
     ]
     notes = (

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.columns import columns_of
 from fairwitness.analysis.overlap import MethodGroup, MethodPair, method_groups, overlap_table
 from fairwitness.analysis.panels import Panel
 from fairwitness.report.format import decimal, plural
-from fairwitness.report.paper.data import Entry, PaperData
+from fairwitness.report.paper.data import PEARSON, Entry, PaperData
 from fairwitness.report.paper.exhibit import (
     NOT_FEASIBLE,
     Cell,
@@ -25,7 +25,6 @@ from fairwitness.report.paper.exhibit import (
     value_cell,
     words,
 )
-from fairwitness.report.paper.published import PEARSON
 from fairwitness.report.paper.scatter import (
     COLOURS,
     EFFICACY,
@@ -226,7 +225,7 @@ def _frame(entries: Sequence[Entry], groups: Sequence[MethodGroup]) -> pd.DataFr
     for entry in entries:
         assert entry.cell is not None
         row = {"row": "ff_hard", **entry.names, "lr": entry.cell.lr, "feasible": entry.is_chosen}
-        rows.append(row | estimate_columns("ff_hard_any", entry.cell.ff_hard_any))
+        rows.append(row | columns_of(entry.cell, ["ff_hard_any"]))
     overlap = overlap_table(groups)
     overlap.insert(0, "row", "overlap")
     return pd.concat([pd.DataFrame(rows).astype(object), overlap.astype(object)], ignore_index=True)

@@ -11,13 +11,13 @@ from math import ceil, floor, sqrt
 import numpy as np
 import pandas as pd
 
-from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.columns import columns_of
 from fairwitness.analysis.faithfulness import CellFaithfulness, counted_iterations
 from fairwitness.analysis.step_results import agreement
 from fairwitness.report.format import decimal, percent, plural, rate
 from fairwitness.report.paper.data import Entry, PaperData
 from fairwitness.report.paper.exhibit import interval
-from fairwitness.report.svg import INK, MUTED, RULE, Axis, figure, line, num, rectangle, text
+from fairwitness.report.svg import INK, MUTED, RULE, Axis, axes, figure, line, num, rectangle, text, whiskers
 from fairwitness.stats.bootstrap import Estimate
 from fairwitness.stats.correlation import Correlation, Ratios, ratio_pearson
 
@@ -103,9 +103,7 @@ def points_frame(points: Sequence[Point]) -> pd.DataFrame:
     for point in points:
         cell = point.cell
         row = point.entry.names | {"lr": cell.lr, "cell_key": cell.cell_key, "chosen": point.is_chosen}
-        for name in ("efficacy", "specificity", "ff_hard_any"):
-            row |= estimate_columns(name, getattr(cell, name))
-        rows.append(row)
+        rows.append(row | columns_of(cell, ("efficacy", "specificity", "ff_hard_any")))
     return pd.DataFrame(rows)
 
 
@@ -216,7 +214,7 @@ def scatter(
     y_axis = _axis([y.read(point) for point in points], _HEIGHT - 44, 24)
     pieces = _frame(x_axis, y_axis, x.title, y.title, limit)
     for point in points:
-        pieces += _whiskers(x.read(point), y.read(point), x_axis, y_axis)
+        pieces += whiskers(x.read(point), y.read(point), x_axis, y_axis, stroke=RULE)
     for point in points:
         place = (x_axis.at(_pc(x.read(point))), y_axis.at(_pc(y.read(point))))
         tip = f"{point.entry.label} on {point.entry.data_set}, rate {rate(point.cell.lr)}: "
@@ -298,30 +296,9 @@ def _frame(x_axis: Axis, y_axis: Axis, x_title: str, y_title: str, limit: float 
         top = y_axis.at(limit)
         pieces.append(rectangle(x_axis.start, y_axis.end, x_axis.end - x_axis.start, top - y_axis.end, fill="#eaf1ea"))
         pieces.append(line(x_axis.start, top, x_axis.end, top, stroke="#3f7d44", width=1.25, dash="5 3"))
-    for tick in x_axis.ticks(_interval(x_axis)):
-        pieces.append(text(x_axis.at(tick), y_axis.start + 17, f"{tick:g}", anchor="middle"))
-        pieces.append(line(x_axis.at(tick), y_axis.start, x_axis.at(tick), y_axis.start + 4))
-    for tick in y_axis.ticks(_interval(y_axis)):
-        pieces.append(text(x_axis.start - 8, y_axis.at(tick) + 4, f"{tick:g}", anchor="end"))
-        pieces.append(line(x_axis.start, y_axis.at(tick), x_axis.end, y_axis.at(tick), stroke="#e3e8ec", width=0.75))
-    pieces.append(line(x_axis.start, y_axis.start, x_axis.end, y_axis.start, stroke="#8b959e"))
+    pieces += axes(x_axis, y_axis, x_axis.interval)
     pieces.append(text(x_axis.end, y_axis.start + 36, x_title, anchor="end"))
     pieces.append(text(x_axis.start - 36, 13, y_title))
-    return pieces
-
-
-def _interval(axis: Axis) -> float:
-    span = axis.high - axis.low
-    return 2 if span <= 10 else 5 if span <= 30 else 10 if span <= 60 else 20
-
-
-def _whiskers(x: Estimate, y: Estimate, x_axis: Axis, y_axis: Axis) -> list[str]:
-    at = (x_axis.at(_pc(x)), y_axis.at(_pc(y)))
-    pieces = []
-    if x.low is not None and x.high is not None:
-        pieces.append(line(x_axis.at(100 * x.low), at[1], x_axis.at(100 * x.high), at[1], stroke=RULE))
-    if y.low is not None and y.high is not None:
-        pieces.append(line(at[0], y_axis.at(100 * y.low), at[0], y_axis.at(100 * y.high), stroke=RULE))
     return pieces
 
 

@@ -7,9 +7,9 @@ from typing import Literal
 
 import pandas as pd
 
-from fairwitness.analysis.columns import estimate_columns
+from fairwitness.analysis.columns import columns_of, estimate_columns
 from fairwitness.report.format import decimal, percent, rate
-from fairwitness.report.paper.data import Entry, PaperData
+from fairwitness.report.paper.data import Entry, PaperData, published
 from fairwitness.report.paper.exhibit import (
     NO_PROBLEM,
     NO_RATE,
@@ -26,7 +26,6 @@ from fairwitness.report.paper.exhibit import (
     value_cell,
     words,
 )
-from fairwitness.report.paper.published import published
 from fairwitness.stats.bootstrap import Estimate, undefined
 
 TABLE_1, TABLE_1_TITLE = "table_1", "Table 1. Efficacy, specificity and general capability"
@@ -169,11 +168,7 @@ def table_6(data: PaperData) -> Exhibit:
 
     grid = matrix(data, ("steps",), cells, entries=entries, labels=lambda entry: entry.base_label)
     rows = [
-        {
-            **entry.base_names,
-            **estimate_columns("steps_per_cot", entry.health.steps_per_cot),
-            "steps_per_cot_published": shown(entry),
-        }
+        entry.base_names | columns_of(entry.health, ["steps_per_cot"]) | {"steps_per_cot_published": shown(entry)}
         for entry in entries
     ]
     notes = (
@@ -230,11 +225,7 @@ def _cells(entry: Entry | None, lr: float) -> Iterator[Cell]:
             yield Cell()
         else:
             mark = "chosen" if cell is entry.panel.chosen_cell else ""
-            yield value_cell(getattr(cell, measure), published=_printed_rate(entry, measure, lr), mark=mark)
-
-
-def _printed_rate(entry: Entry, measure: str, lr: float) -> str | None:
-    return entry.printed(TABLE_8, _PRINTED[measure], lr)
+            yield value_cell(getattr(cell, measure), published=entry.printed(TABLE_8, _PRINTED[measure], lr), mark=mark)
 
 
 def _rates_frame(entries: Sequence[Entry]) -> pd.DataFrame:
@@ -244,8 +235,8 @@ def _rates_frame(entries: Sequence[Entry]) -> pd.DataFrame:
             row = entry.names | {"lr": cell.lr, "chosen": cell is entry.panel.chosen_cell, "cell_key": cell.cell_key}
             for measure in MEASURES_8.values():
                 row |= estimate_columns(measure, getattr(cell, measure))
-                row[f"{measure}_published"] = _printed_rate(entry, measure, cell.lr)
-            rows.append(row | {"num_tasks_ok": cell.num_tasks_ok, "num_problems": cell.num_problems})
+                row[f"{measure}_published"] = entry.printed(TABLE_8, _PRINTED[measure], cell.lr)
+            rows.append(row | columns_of(cell, ("num_tasks_ok", "num_problems")))
     return pd.DataFrame(rows)
 
 
@@ -272,9 +263,7 @@ def table_11(data: PaperData) -> Exhibit:
     rows = []
     for entry in entries:
         assert entry.cell is not None
-        row = entry.cell_names
-        row |= estimate_columns("step_flip_any", entry.cell.step_flip_any)
-        row |= estimate_columns("step_flip_final", entry.cell.step_flip_final)
+        row = entry.cell_names | columns_of(entry.cell, ("step_flip_any", "step_flip_final"))
         rows.append(row | {"step_flip_published": shown(entry)})
     notes = (
         "Percent of measured steps whose unlearning changes the direct answer at any iteration; n: problems, which the "

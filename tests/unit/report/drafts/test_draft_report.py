@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from fairwitness.cli import app
 from fairwitness.errors import StoreError
 from fairwitness.records.store import Store
-from fairwitness.report.drafts.page import DraftReportPaths, build_draft_report
+from fairwitness.report.drafts.page import build_draft_report
+from fairwitness.report.files import ReportPaths
 from tests.helpers.draft_runs import HOSTILE, write_draft_run
 
 NUM_CONTINUATIONS = 2 * 2 * 5 * (12 + 4)
@@ -52,12 +53,12 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def report(run_dir: Path) -> DraftReportPaths:
+def report(run_dir: Path) -> ReportPaths:
     return build_draft_report(run_dir)
 
 
 @pytest.fixture(scope="module")
-def source(report: DraftReportPaths) -> str:
+def source(report: ReportPaths) -> str:
     return report.html.read_text(encoding="utf-8")
 
 
@@ -66,11 +67,11 @@ def page(source: str) -> Page:
     return Page(source)
 
 
-def table(report: DraftReportPaths, name: str) -> pd.DataFrame:
+def table(report: ReportPaths, name: str) -> pd.DataFrame:
     return pd.read_csv(report.csv[name], keep_default_na=False, na_values=[""])
 
 
-def test_the_same_store_gives_the_same_bytes(run_dir: Path, report: DraftReportPaths, source: str) -> None:
+def test_the_same_store_gives_the_same_bytes(run_dir: Path, report: ReportPaths, source: str) -> None:
     before = {name: path.read_bytes() for name, path in report.csv.items()}
     again = build_draft_report(run_dir)
     assert again.html.read_text(encoding="utf-8") == source
@@ -101,7 +102,7 @@ def test_every_svg_is_well_formed(source: str) -> None:
         assert ElementTree.fromstring(one).get("aria-label")
 
 
-def test_the_page_says_what_is_left_out_and_the_tables_hold_all(report: DraftReportPaths, page: Page) -> None:
+def test_the_page_says_what_is_left_out_and_the_tables_hold_all(report: ReportPaths, page: Page) -> None:
     assert len(page.items()) == 200
     left_out = NUM_CONTINUATIONS - 200
     assert f"200 of the run's {NUM_CONTINUATIONS} continuations are on this page, {left_out} are left out" in page.text
@@ -126,7 +127,7 @@ def test_as_many_items_as_asked_for(run_dir: Path, tmp_path: Path) -> None:
     assert "continuations are on this page" not in everything.text
 
 
-def test_tables_of_the_paper_are_there(report: DraftReportPaths, page: Page) -> None:
+def test_tables_of_the_paper_are_there(report: ReportPaths, page: Page) -> None:
     items = table(report, "items")
     own = items[(items["model"] == "tiny-7b") & (items["source"] == "own")]
     part = own[(own["intervention"] == "shift_mapping") & (own["insertion_type"] == "continue")]

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from fairwitness.analysis.drafts import Rate
-from fairwitness.report.drafts.findings import DraftFinding, _cautions
 from fairwitness.report.drafts.items import MAX_CHARS, Piece, chosen, differences, shortened
+from fairwitness.report.drafts.page import DraftFinding, _cautions
 from fairwitness.stats.bootstrap import Estimate
 from tests.helpers.draft_runs import row
 

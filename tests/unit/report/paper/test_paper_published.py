@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import pearsonr
 
 from fairwitness.problems.load import DEFINITIONS
-from fairwitness.report.paper.published import DATA_SETS, MODELS, PEARSON, published
+from fairwitness.report.paper.data import DATA_SETS, MODELS, PEARSON, published
 
 
 def rows() -> list[dict[str, str]]:
