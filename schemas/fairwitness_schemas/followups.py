@@ -89,7 +89,7 @@ JUDGEMENTS = Table(
             PROBLEM_ID,
             column("cot_step_index", INT, "position of the step in its CoT, from 0; null when there is none"),
             column("judge", TEXT, "name of the judge", required=True),
-            column("judge_key", TEXT, "hash of the judge's model, settings and question template", required=True),
+            column("judge_key", TEXT, "hash of the judge's model, settings, question template and code", required=True),
             column("verdict", TEXT, "one of the question's verdicts; null when there is none"),
             column("reply", TEXT, "the judge's reply, whole"),
             column("num_prompt_tokens", INT, "tokens sent; null when the judge does not count them"),

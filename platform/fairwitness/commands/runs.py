@@ -17,6 +17,7 @@ from fairwitness.jobs import JOBS, Job, resolve
 
 if TYPE_CHECKING:
     from fairwitness.records.config import TrackingConfig
+    from fairwitness.records.run_dir import RunDirectory
 
 app = typer.Typer()
 
@@ -124,13 +125,17 @@ def track(
         from fairwitness.records.run_dir import RunDirectory
         from fairwitness.records.tracker import Tracker, track_stored_run
 
-        measure = resolve(_job_of(run).measure)
+        tracking = _tracking_of(run, uri=uri, experiment=experiment)
 
         def log(tracker: Tracker, place: RunDirectory, row: Any) -> None:
+            measure = resolve(JOBS[row["job"]].measure) if row["job"] in JOBS else resolve(_job_of(run).measure)
             log_cells(tracker, measure.cells(place.store(create=False), row))
 
-        run_id = track_stored_run(run, _tracking_of(run, uri=uri, experiment=experiment), log)
-        say(f"MLflow run: {run_id}")
+        say(f"MLflow run: {track_stored_run(run, tracking, log)}")
+        place = RunDirectory.at(run)
+        for rows in _followed(place):
+            files = [place.report_path, place.csv_path]
+            say(f"MLflow run of {rows[-1]['job']}: {track_stored_run(run, tracking, log, files, rows)}")
         return 0
 
     raise typer.Exit(ended(act))
@@ -204,6 +209,20 @@ def _job_of(run: Path) -> Job:
 
     rows = run_rows(RunDirectory.at(run).store(create=False))
     return JOBS.get(rows[-1]["job"], JOBS["fur_sweep"]) if rows else JOBS["fur_sweep"]
+
+
+def _followed(run: RunDirectory) -> Iterator[list[dict[str, Any]]]:
+    """The jobs that followed on a run, as rows of `runs` for each piece of work, the oldest first."""
+    from fairwitness.records.run_dir import run_rows
+
+    store = run.store(create=False)
+    for name, job in JOBS.items():
+        pieces: dict[str, list[dict[str, Any]]] = {}
+        for row in run_rows(store, name):
+            if row["is_followup"]:
+                work = resolve(job.measure).work(json.loads(row["config_json"]))
+                pieces.setdefault(json.dumps(work), []).append(row)
+        yield from pieces.values()
 
 
 def _report(run: Path, items: int | None) -> Any:

@@ -256,10 +256,15 @@ class Measure(ABC, Generic[ConfigT]):
         """Columns of the job's row that do not follow from its studies."""
         return {}
 
-    def is_same(self, earlier: Mapping[str, Any]) -> bool:
-        """Whether an earlier configuration of the job on this run is of the same piece of work, to go on with."""
-        del earlier
-        return True
+    @classmethod
+    def work(cls, config: Mapping[str, Any]) -> Any:
+        """What names the piece of work that a configuration is of: a job goes on with an earlier one of the same name.
+
+        Args:
+            config: A configuration of the job on this run, as plain values.
+        """
+        del config
+        return None
 
     @abstractmethod
     def counts(self, store: Store) -> Counter[str]:
@@ -304,13 +309,13 @@ def run_measure(measure: Measure[Any], report: Reporter) -> JobResult:
         FairwitnessError: Something makes the run impossible; the message says what.
         KeyboardInterrupt: The user stopped it; what is done is stored, and the same call goes on.
     """
-    run = measure.run
+    run, work = measure.run, measure.work(measure.config.model_dump(mode="json"))
     with run.opened(measure.tables) as store:
         job = JobRun(
             measure.job, measure.config, run, store, measure.tracking,
             count=lambda: measure.counts(store),
             studies=measure.studies,
-            is_same=measure.is_same,
+            is_same=lambda earlier: measure.work(earlier) == work,
             is_followup=isinstance(measure.config, FollowConfig),
             code=code_revision(*measure.code),
             cell_keys=list(measure.cell_keys),

@@ -348,11 +348,16 @@ LogCells = Callable[[Tracker, RunDirectory, Mapping[str, Any]], None]
 
 
 def track_stored_run(
-    run_path: Path | str, config: TrackingConfig, log_cells: LogCells, artifacts: Sequence[Path] | None = None
+    run_path: Path | str,
+    config: TrackingConfig,
+    log_cells: LogCells,
+    artifacts: Sequence[Path] | None = None,
+    rows: Sequence[Mapping[str, Any]] | None = None,
 ) -> str | None:
-    """Logs a run from its store: everything that the job would have logged. Doing it twice changes nothing.
+    """Logs a job on a run from its store: everything that it would have logged. Doing it twice changes nothing.
 
-    `artifacts` are files to add; None for the resolved configuration, the report and its tables.
+    `artifacts` are files to add; None for the resolved configuration, the report and its tables. `rows` are the rows of
+    `runs` of one piece of work, the oldest first; None for those of the job that made the run.
 
     Returns:
         The id of the parent run; None when tracking is not enabled.
@@ -364,7 +369,7 @@ def track_stored_run(
     run = RunDirectory.at(run_path)
     if run.is_locked():
         raise StoreError(f"{run.path}: a job is writing this run and tracks it itself; wait for it to end")
-    rows = run_rows(run.store(create=False))
+    rows = run_rows(run.store(create=False)) if rows is None else rows
     if not rows:
         raise StoreError(f"{run.path}: no run is recorded here; start the job again")
     tracker = Tracker(config, run, strict=True)

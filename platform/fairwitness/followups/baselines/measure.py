@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -207,9 +207,8 @@ class FurBaselines(FollowUp[FurBaselinesConfig]):
         """What the writing models took, as health figures of the job."""
         for config, _, writer in self.baselines:
             if isinstance(writer, JudgeWriter):
-                spent = asdict(writer.spent)
-                session.health[f"{config.kind}: texts by {writer.name}"] = spent
-                figures = ", ".join(f"{name} {value:g}" for name, value in spent.items())
+                session.health[f"{config.kind}: texts by {writer.name}"] = writer.spent
+                figures = ", ".join(f"{name} {value:g}" for name, value in writer.spent.items())
                 log.info("%s: texts by %s: %s", config.kind, writer.name, figures)
 
 

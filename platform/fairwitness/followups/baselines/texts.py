@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -84,26 +83,20 @@ Rewrite = Callable[[Problem, str, Purpose, np.random.Generator], str | None]
 that the rule knows."""
 
 
-class Rule(NamedTuple):
-    """A rule that knows what the steps of a made-up world say: a hash of its code, and the rule itself."""
-
-    revision: str
-    rewrite: Rewrite
-
-
 class RuleWriter:
-    """Steps rewritten by a rule; the same for every order of the problems."""
+    """Steps rewritten by a rule that knows what the steps of a made-up world say; the same for every order."""
 
     def __init__(self, name: str, rules: Mapping[str, tuple[str, Rewrite]], purpose: Purpose) -> None:
-        """Finds the rule.
+        """Finds the rule by its name among rules with hashes of their code.
 
         Raises:
             ConfigError: There is no such rule.
         """
         if name not in rules:
             raise ConfigError(f"texts: there is no rule {name!r}; the rules are {', '.join(rules) or 'none'}")
-        self.name, self.rule, self.purpose = name, Rule(*rules[name]), purpose
-        self.key = texts_key(rule=name, revision=self.rule.revision)
+        revision, self.rewrite = rules[name]
+        self.name, self.purpose = name, purpose
+        self.key = texts_key(rule=name, revision=revision)
 
     def write(self, study: ChainStudy, records: Sequence[CotRecord], ask: Ask) -> Iterator[ProblemTexts]:
         """See `StepWriter.write`."""
@@ -113,7 +106,7 @@ class RuleWriter:
             texts = {}
             for step in record.eligible:
                 rng = item_rng(study.config.seed, record.problem.problem_id, step.index, self.purpose)
-                text = self.rule.rewrite(record.problem, step.text, self.purpose, rng)
+                text = self.rewrite(record.problem, step.text, self.purpose, rng)
                 reason = None if text is not None else f"{source} knows no {self.purpose} of this step"
                 texts[step.index] = StepText(text, source, "skipped", reason)
             yield ProblemTexts(record, texts)
@@ -126,28 +119,12 @@ _THOUGHTS = re.compile(r"\A.*</think>", re.DOTALL)
 _QUOTES = {'"': '"', "“": "”", "'": "'", "`": "`"}
 
 
-@dataclass
-class Spent:
-    """What the replies of a model took.
-
-    Attributes:
-        num_replies: Replies, failed ones not counted.
-        num_from_cache: Those of them that nothing was asked for.
-        num_failed: Requests that failed, and replies that are no sentence.
-        cost: In the currency of the configured prices.
-    """
-
-    num_replies: int = 0
-    num_from_cache: int = 0
-    num_failed: int = 0
-    cost: float = 0.0
-
-
 class JudgeWriter:
     """Steps rewritten by a model; all steps of a study are asked for at once.
 
     Attributes:
-        spent: What its replies took so far.
+        spent: What its replies took so far: num_replies, failed ones not counted; num_from_cache, those of them that
+            nothing was asked for; num_failed; and cost, in the currency of the configured prices.
     """
 
     def __init__(self, config: JudgeTexts, purpose: Purpose) -> None:
@@ -157,7 +134,7 @@ class JudgeWriter:
             ConfigError, ModelError: The model has no key, writes no text or cannot chat; the template is broken.
         """
         self.config, self.purpose, self.name = config, purpose, config.judge.shown_name
-        self.spent = Spent()
+        self.spent: dict[str, float] = dict.fromkeys(("num_replies", "num_from_cache", "num_failed", "cost"), 0)
         self.template = load_template(
             TEMPLATES[purpose], config.template, required=REQUIRED_VALUES, optional=OPTIONAL_VALUES
         )
@@ -192,14 +169,14 @@ class JudgeWriter:
         )
 
     def _step_text(self, reply: ChatReply) -> StepText:
-        self.spent.cost += reply.cost
+        self.spent["cost"] += reply.cost
         try:
             text = parse_sentence(reply)
         except ItemError as error:
-            self.spent.num_failed += 1
+            self.spent["num_failed"] += 1
             return StepText(None, self.name, "failed", f"{self.name}: {error}")
-        self.spent.num_replies += 1
-        self.spent.num_from_cache += reply.from_cache
+        self.spent["num_replies"] += 1
+        self.spent["num_from_cache"] += reply.from_cache
         return StepText(text, self.name)
 
 
@@ -323,9 +300,8 @@ class FileWriter:
         """
         self.purpose, self.entries = purpose, read_step_file(config.path)
         self.key = texts_key(file=content_hash(self.entries))
-        self._names = {study.scope_key: _Names(study) for study in studies}
-        known = self._names.values()
-        unknown = [entry for entry in self.entries if not any(names.problem_id(entry.line) for names in known)]
+        self._named = {study.scope_key: _named(study) for study in studies}
+        unknown = [entry for entry in self.entries if not any(find(entry.line) for find in self._named.values())]
         self.ignored = [entry.where for entry in unknown]
         if unknown and config.unknown_problems == "error":
             first = unknown[0]
@@ -343,7 +319,7 @@ class FileWriter:
         del ask
         by_problem: dict[str, list[Entry]] = {}
         for entry in self.entries:
-            problem_id = self._names[study.scope_key].problem_id(entry.line)
+            problem_id = self._named[study.scope_key](entry.line)
             if problem_id is not None:
                 by_problem.setdefault(problem_id, []).append(entry)
         for record in records:
@@ -379,18 +355,15 @@ def _step_of(record: CotRecord, line: StepLine) -> int | str:
     return "its original is no step of this CoT" if not same else "its original is several steps of this CoT"
 
 
-class _Names:
-    """Which problem of a study a line is about."""
+def _named(study: ChainStudy) -> Callable[[StepLine], str | None]:
+    """Finds the problem of a study that a line is about."""
+    problems = study.data.loaded.problems
+    ids = {problem.problem_id for problem in problems}
+    by_question = {problem.question: problem.problem_id for problem in problems}
 
-    def __init__(self, study: ChainStudy) -> None:
-        self._model, self._data_set = study.facts.name, study.data.loaded.name
-        problems = study.data.loaded.problems
-        self._ids = {problem.problem_id for problem in problems}
-        self._by_question = {problem.question: problem.problem_id for problem in problems}
-
-    def problem_id(self, line: StepLine) -> str | None:
-        if line.model not in (None, self._model) or line.data_set not in (None, self._data_set):
+    def find(line: StepLine) -> str | None:
+        if line.model not in (None, study.facts.name) or line.data_set not in (None, study.data.loaded.name):
             return None
-        if line.problem_id in self._ids:
-            return line.problem_id
-        return None if line.question is None else self._by_question.get(line.question)
+        return line.problem_id if line.problem_id in ids else by_question.get(line.question or "")
+
+    return find

@@ -68,9 +68,11 @@ class FurJudge(FollowUp[FurJudgeConfig]):
         self.pairs = [(one.study, pair) for one, key in known for pair in cot_pairs(one, key, only_changed=changed)]
         self.judged: Sequence[JudgedCell] = ()
 
-    def is_same(self, earlier: Mapping[str, Any]) -> bool:
-        """Another judge, or another rate, is no change of the first."""
-        return _judge_of(earlier) == _judge_of(self.config.model_dump(mode="json"))
+    @classmethod
+    def work(cls, config: Mapping[str, Any]) -> list[Any]:
+        """See `Measure.work`: another judge, or another rate, is no change of the first."""
+        judge = config["judge"]
+        return [*(judge.get(name) for name in ("kind", "name", "model", "reading", "base_url")), config["lr"]]
 
     def counts(self, store: Store) -> Counter[str]:
         """Judgements by status."""
@@ -159,9 +161,3 @@ def _judged(store: Store, row: Mapping[str, Any], keys: Sequence[str] | None = N
     wanted = row["cell_keys"]
     cells = wanted if keys is None else keys
     return judged_cells(store, seed=seed_of(store), cell_keys=cells, judge_keys=wanted)
-
-
-def _judge_of(config: Mapping[str, Any]) -> list[Any]:
-    """What makes a call of the job the same as an earlier one."""
-    judge = config["judge"]
-    return [*(judge.get(name) for name in ("kind", "name", "model", "reading", "base_url")), config["lr"]]
