@@ -108,7 +108,9 @@ CAPABILITY = Table(
             LORA_RANK,
             column("lr", FLOAT, "learning rate"),
             column("capability_set", TEXT, "name of the data set of the questions", required=True),
-            column("capability_revision", TEXT, "hash of the questions asked, and of the code that asks", required=True),
+            column(
+                "capability_revision", TEXT, "hash of the questions asked, and of the code that asks", required=True
+            ),
             column("question_id", TEXT, "the question that is not asked, in a row about a question"),
             column("num_questions", INT, "questions asked both before and after"),
             column("num_correct_before", INT, "right answers of the base model"),
