@@ -51,7 +51,7 @@ def store_of(plain: dict[str, Any]) -> Path:
 def test_one_rate_is_nothing_to_choose_among(command: Command, plain: dict[str, Any], kind: str) -> None:
     message = command({**plain, "search": {"kind": kind, "rates": [1e-3]}}).refused()
     assert "rates: " in message
-    assert "nothing to choose among fewer than two rates; give more, or measure one with jobs/fur_sweep.py" in message
+    assert "nothing to choose among fewer than two rates; give more, or measure one with fairwitness sweep" in message
     assert not store_of(plain).exists()
 
 

@@ -61,7 +61,7 @@ def test_comments_docstrings_and_other_packages_change_no_key(copied: Path, root
     before = revision(copied, roots)
     edit(copied, "raters/export.py", "def ", "# A comment in the raters' form.\ndef ")
     edit(copied, "raters/export.py", "import json", "import json\nUNUSED = 1")
-    edit(copied, "report/html.py", "def ", "CHANGED = 2\n\n\ndef ")
+    edit(copied, "report/build.py", "def ", "CHANGED = 2\n\n\ndef ")
     for name in roots:
         edit(copied, name.partition(".")[2].replace(".", "/") + ".py", "from __future__", "# Why.\nfrom __future__")
     edit(copied, "lm/scoring.py", '"""', '"""Other words: ')
