@@ -275,6 +275,8 @@ def _shown(path: Path) -> Iterator[str]:
 
 
 def _found(path: Path) -> Iterator[str]:
+    import pandas as pd
+
     from fairwitness.analysis.frames import FRAMES, Results
     from fairwitness.report.followups import baseline_lines
 
@@ -283,7 +285,7 @@ def _found(path: Path) -> Iterator[str]:
     rates = FRAMES["rates"](Results(path))
     for row in rates[rates["chosen"].fillna(False).astype(bool)].to_dict("records"):
         parts = [
-            f"{name} {row[name]:.3f}" for name in ("efficacy", "specificity", "ff_hard") if row.get(name) is not None
+            f"{name} {row[name]:.3f}" for name in ("efficacy", "specificity", "ff_hard_any") if pd.notna(row[name])
         ]
         yield f"{row['model']} on {row['data_set']}: chosen rate {row['lr']:g}: {', '.join(parts)}"
     yield from baseline_lines(path)

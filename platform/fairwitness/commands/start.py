@@ -51,10 +51,14 @@ def run_job(job: Job, config: "Config") -> Any:
         FairwitnessError: It cannot be run; the message says why.
     """
     from fairwitness.experiment.measure import run_measure
+
+    return run_measure(_measure(job, config), resolve(job.report))
+
+
+def _measure(job: Job, config: "Config") -> Any:
     from fairwitness.organisms.supplies import supplies
 
-    measure = resolve(job.measure)(config, supplies())
-    return run_measure(measure, resolve(job.report))
+    return resolve(job.measure)(config, supplies())
 
 
 def start(
@@ -74,10 +78,8 @@ def start(
     def act() -> int:
         config = read_config(job, config_path, overrides, pool)
         if dry:
-            from fairwitness.organisms.supplies import supplies
-
             say("dry run: reading models' settings and data sets; nothing is stored")
-            for line in resolve(job.measure)(config, supplies()).dry_run():
+            for line in _measure(job, config).dry_run():
                 say(line)
             return 0
         result = run_job(job, config)

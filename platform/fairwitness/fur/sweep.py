@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -60,6 +61,10 @@ class FurMeasure(Measure[StudyConfigT]):
         """See `Measure.cells`; a cell is one rate of one study."""
         yield from summarise_cells(store, row if keys is None else {**row, "cell_keys": keys})
 
+    def log_cell(self, session: Session, key: str) -> None:
+        """Logs a cell that is over."""
+        session.log(self.cells(session.store, self.row_keys, [key]))
+
     def dry_run(self) -> Iterator[str]:
         """See `Measure.dry_run`; calibrated on a few problems."""
         yield from dry_run(self.config, self.studies)
@@ -72,12 +77,8 @@ class FurSweep(FurMeasure[FurSweepConfig]):
 
     def measure(self, session: Session) -> None:
         """See `Measure.measure`; studies one after another, so that each model is loaded once."""
-
-        def log_cell(key: str) -> None:
-            session.log(self.cells(session.store, self.row_keys, [key]))
-
         for study in self.studies:
-            FurStudyRun(study, session, on_cell=log_cell).run()
+            FurStudyRun(study, session, on_cell=partial(self.log_cell, session)).run()
 
 
 def summarise_cells(store: Store, row: Mapping[str, Any] = MappingProxyType({})) -> list[CellLog]:

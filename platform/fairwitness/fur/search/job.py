@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from fairwitness.config import fingerprint
@@ -61,7 +62,7 @@ class LrSearch(FurMeasure[LrSearchConfig]):
     def _search(self, study: FurStudy, session: Session) -> SearchOutcome:
         # A cell is logged when a trial on it is over, not when the problems of one trial are measured.
         run = FurStudyRun(study, session, on_cell=lambda _key: None)
-        bench = Bench(run, self.config, lambda key: session.log(self.cells(session.store, self.row_keys, [key])))
+        bench = Bench(run, self.config, partial(self.log_cell, session))
         search = self.config.search_of(study.model)
         planner = TrialPlanner(search.policy(self.config.min_specificity))
         if not bench.batches:
